@@ -54,12 +54,10 @@ def join(command: Sequence[str]) -> bytes:
 
 
 def split(content: bytes) -> tuple[str, ...]:
-    """The argv of a document's bytes."""
     return tuple(content.decode().split(SEPARATOR))
 
 
 def with_options(text: str, options: Sequence[Option]) -> list[Scalar]:
-    """Parse leaves with the program's known `options`."""
     words = text.split(SEPARATOR)
     starts = [0, *itertools.accumulate(len(word) + 1 for word in words)]
     found: list[Scalar] = []

@@ -116,7 +116,6 @@ def spliced(text: str, splices: Iterable[Splice]) -> str:
 
 
 def spelled(text: str, leaves: Iterable[Scalar], syntax: Syntax) -> Iterator[Scalar]:
-    """Leaves with their spelling and comments."""
     starts = line_starts(text)
     for each in leaves:
         own, comment = text[each.start : each.end], None

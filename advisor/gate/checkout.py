@@ -104,24 +104,22 @@ def base_revision(
     would never compare anything, and nobody would notice.
     """
     if base_ref:
-        return Revision(sha=_required(head, base_ref, "--base-ref"), ref=base_ref)
+        return _required(head, base_ref, "--base-ref", base_ref)
     event = read_event(environ)
     if group := fact(event, "merge_group", "base_sha"):
-        sha = _required(head, group, "The base of this merge group")
-        return Revision(sha=sha, ref="base of the merge group")
+        return _required(head, group, "The base of this merge group", "base of the merge group")
     tip = fact(event, "pull_request", "head", "sha")
     if tip and commit_of(head, "HEAD^2") == tip:
         # The event names the target as it was when the event was made, maybe many commits ago.
         return Revision(sha=commit_of(head, "HEAD^1"), ref="first parent of the merge commit")
     before = fact(event, "before") if environ.get("GITHUB_EVENT_NAME") == "push" else ""
     if before.strip("0") and (commit_of(head, before) or not event.get("forced")):
-        sha = _required(head, before, "The state before this push")
-        return Revision(sha=sha, ref="state before the push")
+        return _required(head, before, "The state before this push", "state before the push")
     targets = _targets(head, event)
     ref = next((ref for ref in targets if commit_of(head, ref)), None)
     if ref is None and "pull_request" in event:
         # Not its own previous commit instead: a second push would hide the slowdown of the first.
-        _required(head, targets[-1], "The target")
+        _required(head, targets[-1], "The target", targets[-1])
     if ref is not None:
         common = git(head.top, "merge-base", "HEAD", ref)
         if common is None:
@@ -135,21 +133,19 @@ def base_revision(
     if whole and commit_of(head, "HEAD^1") is None:
         msg = "HEAD is the first commit, so there is nothing to compare it with."
         raise NoBaselineError(msg)
-    sha = _required(head, "HEAD^1", "The parent of HEAD")
-    return Revision(sha=sha, ref="first parent of HEAD")
+    return _required(head, "HEAD^1", "The parent of HEAD", "first parent of HEAD")
 
 
-def _required(head: Checkout, ref: str, role: str) -> str:
-    """Commit that `ref` names. Raises UsageError if it is not here."""
+def _required(head: Checkout, ref: str, role: str, name: str) -> Revision:
+    """Commit that `ref` names, called `name`. Raises UsageError if it is not here."""
     sha = commit_of(head, ref)
     if sha is None:
         msg = f"{role}, {ref!r}, is not in this clone. Give --base-ref, or {FETCH}"
         raise UsageError(msg)
-    return sha
+    return Revision(sha=sha, ref=name)
 
 
 def commit_of(head: Checkout, ref: str) -> str | None:
-    """Commit that `ref` names; None if there is none."""
     return git(
         head.top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"
     )

@@ -95,7 +95,6 @@ def declared(checkout: Checkout) -> dict[str, Program]:
 
 
 def why_not_comparable(program: Program, base: Checkout) -> str | None:
-    """Reason that `base` cannot be compared; else None."""
     if program.in_shell:
         return None
     other = declared(base).get(program.name)
