@@ -40,7 +40,7 @@ _LAUNCHERS_OWN = re.compile(r"-.*|[A-Za-z_]\w*=.*|run|\d+[smh]?")
 _LONG = re.compile(r"(--?[A-Za-z][\w./-]*)=(.*)", re.DOTALL)
 _ATTACHED = re.compile(r"(-[A-Za-z])(\d+(?:\.\d+)?)")
 _FLAG = re.compile(r"--?[A-Za-z][\w./-]*")
-_HYDRA = re.compile(r"(\+{0,2})([A-Za-z_][\w./@-]*|[A-Za-z_]\w*(?::\w+)+)=(.*)", re.DOTALL)
+_HYDRA = re.compile(r"\+{0,2}([A-Za-z_][\w./@-]*|[A-Za-z_]\w*(?::\w+)+)=(.*)", re.DOTALL)
 _YACS = re.compile(r"[A-Z][A-Z0-9_]*(?:\.\w+)+")
 """Key whose value is the next word: `SOLVER.IMS_PER_BATCH 4`."""
 _INT = re.compile(r"[-+]?\d[\d_]*")
@@ -130,10 +130,8 @@ def _flags(
         if number in keys:
             number += 1
             yield number, word, 0, _several(words[number])
-        elif one := _LONG.fullmatch(word):
+        elif one := _LONG.fullmatch(word) or _ATTACHED.fullmatch(word) or _HYDRA.fullmatch(word):
             yield number, one[1], one.start(2), _several(one[2])
-        elif one := _ATTACHED.fullmatch(word):
-            yield number, one[1], one.start(2), None
         elif _FLAG.fullmatch(word):
             values = list(itertools.takewhile(_is_value, words[number + 1 :]))
             if word in bare or not values or number + 1 in keys:
@@ -142,18 +140,15 @@ def _flags(
                 several = len(values) > 1 and all(_FLOAT.fullmatch(v) for v in values)
                 number += 1
                 yield number, word, 0, _SEVERAL_VALUES if several else _several(values[0])
-        elif one := _HYDRA.fullmatch(word):
-            yield number, one[2], one.start(3), _several(one[3])
         number += 1
 
 
 def _yacs_keys(words: Sequence[str], first: int) -> set[int]:
+    pairs = enumerate(itertools.pairwise(words[first:]), first)
     return {
         number
-        for number in range(first, len(words) - 1)
-        if _YACS.fullmatch(words[number])
-        and _is_value(words[number + 1])
-        and not _YACS.fullmatch(words[number + 1])
+        for number, (word, value) in pairs
+        if _YACS.fullmatch(word) and _is_value(value) and not _YACS.fullmatch(value)
     }
 
 
