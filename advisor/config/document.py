@@ -149,20 +149,15 @@ class Document:
             after = parse(content, self.format, self.name, self.options)
         except (ConfigSyntaxError, ConfigUnreadableError) as problem:
             self._refuse(f"would not parse any more ({problem})")
-        before = {p: scalar.value for p, scalar in self.leaves.items() if p not in gone}
-        changed = before.keys() | wanted.keys() != after.leaves.keys() or any(
-            path not in wanted
-            and not after.leaves[path].derived
-            and not spelling.is_same(after.leaves[path].value, value)
-            for path, value in before.items()
-        )
-        if changed:
+        expected = {path: leaf.value for path, leaf in self.leaves.items() if path not in gone}
+        expected |= wanted
+        if expected.keys() != after.leaves.keys() or any(
+            not spelling.is_same(leaf.value, expected[path])
+            for path, leaf in after.leaves.items()
+            if path in wanted or not leaf.derived
+        ):
             edited = ", ".join([*wanted, *gone])
-            self._leave(f"editing {edited} would change more than that")
-        for path, value in wanted.items():
-            got = after.leaves[path].value
-            if not spelling.is_same(got, value):
-                self._leave(f"{path} would read as {got!r}, not as {value!r}")
+            self._leave(f"editing {edited} would change more than that, or read otherwise")
         return content
 
     def spliced(self, splices: Iterable[Splice]) -> bytes:
