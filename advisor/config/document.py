@@ -115,10 +115,9 @@ class Document:
 
     def _option(self, scalar: Scalar, option: Option, wanted: JsonScalar) -> Splice:
         truth = wanted if isinstance(wanted, bool) else None
-        if wanted is None or (option.form in FLAGS and truth is None):
+        is_flag, only_true = option.form in FLAGS, option.form == "bare"
+        if wanted is None or (is_flag and truth is None) or (only_true and truth is False):
             self._refuse(f"cannot get {scalar.path} with the value {wanted!r}")
-        if option.form == "bare" and truth is False:
-            self._refuse(f"can only get {scalar.path} as true")
         spelled = str(truth) if truth is not None else self._spell(wanted, None)
         words = argv.SEPARATOR.join(option.words(spelled, truth))
         return scalar.start, scalar.end, words if scalar.given else argv.SEPARATOR + words

@@ -65,8 +65,7 @@ class Claim:
 
     def remove(self, path: Path) -> None:
         """Remove one claimed file, if present. Raises OutputRefusedError."""
-        place = self._claimed(path)
-        place.unlink(missing_ok=True)
+        self._claimed(path).unlink(missing_ok=True)
 
     def _claimed(self, path: Path) -> Path:
         place = Path(os.path.realpath(path))

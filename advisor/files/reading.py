@@ -14,8 +14,6 @@ KINDS = {
     stat.S_IFDIR: "a directory",
     stat.S_IFSOCK: "a socket",
     stat.S_IFIFO: "a named pipe",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
 }
 
 
