@@ -15,6 +15,7 @@ import pytest
 
 from advisor import errors
 from advisor.__main__ import main
+from advisor.files.ours import is_marked
 from advisor.report import writing
 from advisor.report.schema import Report, SuggestionEntry
 from tests.report import examples
@@ -105,7 +106,7 @@ def test_overwrite_is_the_consent_and_our_own_files_need_none(project) -> None:
     writing.write(examples.improved(suggestions=[patched]), project / "out" / "r.md")
     written = [path for path in (project / "out").rglob("*") if path.is_file()]
     assert {path.suffix for path in written} == {".md", ".json", ".svg", ".patch"}
-    assert all(map(writing.files.is_marked, written))
+    assert all(map(is_marked, written))
 
 
 def test_what_became_another_s_since_it_was_claimed_is_not_written(project) -> None:
