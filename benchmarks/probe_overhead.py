@@ -2,9 +2,8 @@
 
     taskset -c 1 python -m benchmarks.probe_overhead [--device cuda] [--rounds 8] [--json]
 
-On a CPU the time of the thread counts. The quickest tenth of the steps is told beside all turns, as
-others on the machine slow the rest. On a card the wall's time counts, its work included.
-In a window the hooks only count; outside they record.
+On a CPU the time of the thread counts, and the quickest tenth of the steps is told too. On a card
+the wall's counts, its work included. In a window the hooks only count; outside they record.
 """
 
 import argparse
@@ -25,8 +24,7 @@ from benchmarks.gpu.program import Kernels
 ROWS = 16
 STEPS, WARM = 200, 60
 """Steps of a turn, and those before it, in which the probe looks at everything once."""
-CARD_MS = 5.0
-"""Work of a card in a step."""
+CARD_MS = 5.0  # work of a card in a step
 
 
 class Loop:
@@ -40,6 +38,7 @@ class Loop:
         ).to(self._device)
         self._optimizer = torch.optim.SGD(self._model.parameters(), lr=0.01, foreach=False)
         self._clock: Callable[[], float] = time.perf_counter if self._kernels else time.thread_time
+        self._finish: Callable[[], object] = torch.cuda.synchronize if self._kernels else int
         self._data: Any = [torch.zeros(64)] * ROWS * STEPS
 
     def take(self, steps: int) -> list[float]:
@@ -63,10 +62,6 @@ class Loop:
         if not self._loader:
             return itertools.repeat(torch.zeros(ROWS, 64))
         return iter(torch.utils.data.DataLoader(self._data, batch_size=ROWS))
-
-    def _finish(self) -> None:
-        if self._kernels:
-            torch.cuda.synchronize()
 
     def probed(self, folder: str, *, counting: bool) -> list[float]:
         """Seconds of each step under the hooks, once they know the loop."""
@@ -101,8 +96,9 @@ def added(loop: Loop, rounds: int, folder: str, *, counting: bool) -> dict[str, 
             loop.take(WARM)
             bare.append(loop.take(STEPS))
     pairs = [tuple(map(statistics.mean, turns)) for turns in zip(bare, probed, strict=True)]
-    quick = [sorted(itertools.chain(*turns)) for turns in (bare, probed)]
-    before, after = (steps[len(steps) // 10] for steps in quick)
+    before, after = (
+        statistics.quantiles(itertools.chain(*all_), n=10)[0] for all_ in (bare, probed)
+    )
     return {
         "step_ms": 1e3 * statistics.median(a for a, _ in pairs),
         "added_us": spread([1e6 * (b - a) for a, b in pairs]),
@@ -133,11 +129,9 @@ def main() -> None:
         for counting, loader in itertools.product((True, False), (True, False)):
             loop = Loop(args.device, loader=loader)
             found = added(loop, args.rounds, folder, counting=counting)
-            middle, low, high = found["added_us"]
-            how = "counted" if counting else "recorded"
-            name = f"{how}, {'with a' if loader else 'without a'} loader"
-            quick_us = found["added_to_quick_us"]
-            print(f"{name:32}{quick_us:8.1f} {middle:8.1f} {low:9.1f} to {high:.1f}")
+            quick, (middle, low, high) = found["added_to_quick_us"], found["added_us"]
+            name = f"{'counted' if counting else 'recorded'}, {'' if loader else 'no '}loader"
+            print(f"{name:32}{quick:8.1f} {middle:8.1f} {low:9.1f} to {high:.1f}")
 
 
 if __name__ == "__main__":
