@@ -360,6 +360,8 @@ class Run:
     """That the model was on, one for each rank; none on a CPU, or where the probe could not say."""
     ranks: int = 1
     rank_units_per_s: tuple[float, ...] = ()
+    rank_mem_gib: tuple[float, ...] = ()
+    """Peak of the device allocator of each rank; none on a CPU."""
     backward_share: float | None = None
     """Of the window in backward passes, at whose end ranks wait for each other."""
     straggler: Straggler | None = None

@@ -170,6 +170,7 @@ def estimates(
     found: Traced, cards: Sequence[GpuProfile], prices: Mapping[str, float]
 ) -> list[Estimate]:
     """Figures of each card at the batch as configured, the suggested one and the largest."""
+
     own = found.own.batch
     made: list[Estimate] = []
     for card in cards:

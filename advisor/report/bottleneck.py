@@ -214,6 +214,9 @@ def _step(run: Run) -> Iterator[str]:
             f"Rank {late.rank} holds the others up: {took}, {_milliseconds(late.others_ms)} on the "
             f"others. Most of that is {part_name(run, late.part)}. The shares are its own."
         )
+    memory = run.rank_mem_gib
+    if memory and min(memory) < max(memory) * (1 - numbers.WORTH_SAYING):
+        yield f"Peak memory by rank: {', '.join(map(numbers.gib, memory))}."
 
 
 def _milliseconds(value: float) -> str:

@@ -6,7 +6,7 @@ Rank 0 speaks for the rest, and a straggler for the shares.
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from advisor.analysis.measurement import NO_RUN
 from advisor.model import TRAINING_STEPS, Effects, Run, RunPhase, Straggler, Trial
@@ -117,6 +117,8 @@ def probed_run(processes: Sequence[ProcessRecord]) -> Run | None:
     tokens = _known(rank.run.tokens_per_s for rank in ranks)
     starts = _known(process.boot_time for process in processes)
     first_step = min(rank.record.measurement.first_step for rank in ranks)
+    of_one: dict[str, Any] = {"ceilings": first.ceilings}
+    of_several = {"rank_units_per_s": rates, "rank_mem_gib": tuple(memory)}
     return replace(
         lead.run,
         units=counted * all_of_them * lead.seconds,
@@ -130,14 +132,13 @@ def probed_run(processes: Sequence[ProcessRecord]) -> Run | None:
         peak_device_gib=_largest(rank.record.memory.get("reserved_gib") for rank in ranks),
         effects=_effects(lead, ranks),
         cards=tuple(_known(rank.record.card for rank in ranks)),
-        ceilings=first.ceilings if len(ranks) == 1 else (),
         ranks=len(ranks),
-        rank_units_per_s=rates,
         straggler=straggler,
         startup_s=first_step - min(starts) if starts else None,
         window_ended_s=lead.run.window_end - min(starts) if starts else None,
         notes=tuple(dict.fromkeys(_notes(ranks, len(able) - len(ranks)))),
         **{name: getattr(first, name) for name in OF_THE_FIRST},
+        **(of_one if len(ranks) == 1 else of_several),
     )
 
 
@@ -238,6 +239,7 @@ def joined(runs: Sequence[Run]) -> Run:
         units_per_s=statistics.fmean((run.units_per_s for run in runs), weights),
         ranks=ranks,
         rank_units_per_s=sum(rates, ()),
+        rank_mem_gib=sum((run.rank_mem_gib for run in runs), ()),
         peak_mem_gib=_largest(run.peak_mem_gib for run in runs),
         peak_device_gib=_largest(run.peak_device_gib for run in runs),
         peak_host_gib=_largest(run.peak_host_gib for run in runs),
