@@ -121,6 +121,13 @@ def test_the_slowest_rank_is_named() -> None:
         assert least in found(run).evidence
 
 
+def test_memory_of_ranks_is_told_where_it_differs() -> None:
+    uneven = replace(RUN, ranks=2, rank_mem_gib=(3.0, 9.0))
+    assert "Peak memory by rank: 3.0 GiB, 9.0 GiB." in found(uneven).evidence
+    even = replace(RUN, ranks=2, rank_mem_gib=(9.0, 9.0))
+    assert "by rank" not in " ".join(found(even).evidence)
+
+
 @pytest.mark.parametrize(
     ("effects", "ranks", "beside"),
     [
