@@ -63,14 +63,14 @@ class Measuring:
 
     def _look(self, record: ProcessRecord, records: Sequence[ProcessRecord]) -> None:
         process = self._processes.setdefault(record.pid, _Process())
-        begun = time.time()
+        begun, at_work_s = time.time(), time.thread_time()
         if process.full or begun < process.next_look:
             return
         log, built = self._read(record.pid).log, record.optimizers_built > 0
         advice = advise(log, self._plan, begun - log.clock, optimizers_built=built)
-        looked = time.time()
-        spent_s = (looked - begun) / SPENT_SHARE
-        process.next_look = looked + max(advice.need_s, SHORTEST_LOOK_S, spent_s)
+        # of this thread alone: a host that gives it no CPU must not put the next look off
+        spent_s = (time.thread_time() - at_work_s) / SPENT_SHARE
+        process.next_look = time.time() + max(advice.need_s, SHORTEST_LOOK_S, spent_s)
         if advice.phase == "count":
             self._command(record.pid, phase="count", calls=advice.calls)
         elif advice.phase == "full" and record.world_size == 1:
