@@ -207,6 +207,9 @@ def compare(state: TunerState, suggestion: Suggestion, share_s: float) -> Stage:
     others = tuple(each for each in state.suggestions if each is not suggestion)
     compared = replace(suggestion, outcome=result)
     state = replace(state, suggestions=(*others, compared))
+    found = result.interval(state.context.objective)
+    if found and found.estimate > 1 and rounds < wanted and not is_confirmed(state, compared):
+        state = state.skip(f"the rest of {what}", (wanted - rounds) * round_s, matters=False)
     if suggestion.knob is None:
         return state
     if is_confirmed(state, compared):

@@ -352,3 +352,12 @@ def test_a_gain_within_the_tie_is_compared_where_nothing_else_was_proven(tmp_pat
     (advice,) = advice_of(search)
     assert advice.title == "cudnn_benchmark"
     assert advice.gain.low > 1.03
+
+
+def test_a_comparison_that_the_budget_shortened_is_a_next_step(tmp_path) -> None:
+    """Faster in too few rounds to prove it; the budget that holds the rest is named."""
+    engine = computing(observed=ON_CUDA, switches={"cudnn_benchmark": 1.3}, noise=0.12, seed=3)
+    search = formula_search(tmp_path, engine, CONFIG, budget_s=28)
+    assert not advice_of(search)
+    skipped = [each.what for each in search.state.skipped]
+    assert "the rest of the comparison of cudnn_benchmark" in skipped
