@@ -227,10 +227,10 @@ def largest_batch(state: TunerState, batch: int) -> int:
 def is_outlier(
     state: TunerState, grid: Grid, model: ThroughputModel, point: GridPoint, run: Run
 ) -> bool:
-    """True if `run` is at half of its forecast, and slower than the start."""
+    """True if `run` is at half of its forecast, and not level with the start."""
     rate = math.log(state.context.objective.pace(run))
-    start = math.log(grid.points[0].rate) - math.log1p(state.tie_threshold)
-    return rate < min(start, forecast_at(model, point).log_rate - math.log(COLLAPSED))
+    is_level = abs(rate - math.log(grid.points[0].rate)) <= math.log1p(state.tie_threshold)
+    return rate < forecast_at(model, point).log_rate - math.log(COLLAPSED) and not is_level
 
 
 def unusable(state: TunerState, run: Run) -> str:
