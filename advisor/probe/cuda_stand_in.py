@@ -66,7 +66,8 @@ def install(torch: Any, session: Session) -> None:
     """Put the plan's card in, unless the host has one."""
     if not session.plan.get("trace") or torch.cuda.is_available():
         return
-    session.attempt(halves_in_float32, torch)
+    if hasattr(torch.library, "get_kernel"):  # since 2.9
+        session.attempt(halves_in_float32, torch)
     card = session.plan.get("stand_in")
     if not card:
         return
@@ -151,7 +152,7 @@ def autocast_as_on_card(torch: Any) -> None:
 
 
 def halves_in_float32(torch: Any) -> None:
-    """Let the CPU compute slow operations of 16 bits in 32, where torch is 2.9 or later."""
+    """Let the CPU compute slow operations of 16 bits in 32."""
     library = torch.library.Library("aten", "IMPL")
     LIBRARIES.append(library)
     cpu = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
