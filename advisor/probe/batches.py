@@ -159,10 +159,12 @@ class LayerObserver:
             place = _place(self._nn, layer)
             if place is not None:
                 without, axis = place
-                batched = args[0].dim() != without
+                bags = isinstance(layer, self._nn.EmbeddingBag)  # of ids one behind the other
+                rows = output if bags else args[0]
+                batched = rows.dim() != without
                 self.alone = not batched and self.alone is not False
                 if batched and axis is not None:
-                    self.samples.append((axis, int(args[0].shape[axis])))
+                    self.samples.append((axis, int(rows.shape[axis])))
         except Exception:  # a layer with unusual arguments shows nothing
             pass
 
@@ -211,7 +213,7 @@ def _place(nn: Any, layer: Any) -> tuple[int, int | None] | None:
     """Dimensions of a layer's unbatched input, and its batch axis if known."""
     if isinstance(layer, nn.modules.conv._ConvNd):
         return len(layer.kernel_size) + 1, 0
-    if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+    if isinstance(layer, (nn.modules.batchnorm._BatchNorm, nn.EmbeddingBag)):
         return 0, 0
     if isinstance(layer, (nn.RNNBase, nn.MultiheadAttention)):
         return 2, int(not layer.batch_first)

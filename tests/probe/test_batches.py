@@ -147,8 +147,9 @@ def ids(*shape: int) -> torch.Tensor:
         (TimeFirst(), (ids(8, 2),), (ids(8, 3),), 3),
         (torch.nn.GRU(4, 4, 2), (torch.zeros(7, 5, 4),), (torch.zeros(7, 3, 4),), 3),
         (torch.nn.Conv2d(3, 4, 3), (IMAGE,), (IMAGE,), 1),
+        (torch.nn.EmbeddingBag(9, 4), (ids(9), torch.arange(2)), (ids(9), torch.arange(3)), 3),
     ],
-    ids=["time first", "recurrent", "alone"],
+    ids=["time first", "recurrent", "alone", "bags of ids"],
 )
 def test_layers_show_the_batch_axis(module, first, later, items) -> None:
     observer = LayerObserver(torch, module)
