@@ -91,3 +91,23 @@ def test_a_training_is_compared_with_one_and_two_ranks(
     assert low < two["gain"]["ratio"] / 2 < high
     assert "efficiency" in two["reason"]
     assert ("waited for data" in two["reason"]) == (how == "disk")
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_a_rank_0_without_a_record_leaves_the_word_to_the_next(tmp_path: Path, gpu_advisor) -> None:
+    """Its Python keeps the probe out; nobody stopped the ranks then."""
+    pytest.importorskip("torch")
+    isolated = (
+        "import os, sys\n"
+        "if os.environ['RANK'] == '0' and not sys.flags.isolated:\n"
+        "    os.execv(sys.executable, [sys.executable, '-I', *sys.argv])\n"
+    )
+    (tmp_path / "train.py").write_text(isolated + PROGRAM)
+    launcher = (sys.executable, "-m", "torch.distributed.run", "--standalone")
+    words = ("--window", "1s", "--json", "--", *launcher, "--nproc_per_node", "2")
+    done = gpu_advisor.call("profile", *words, "train.py", "compute", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["notes"] == [
+        "1 of 2 ranks have a window: the rate is 2 times their mean"
+    ]

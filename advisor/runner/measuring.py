@@ -25,6 +25,8 @@ LOG_BYTES = 1 << 30
 SPENT_SHARE = 0.05
 """Share of the time that reading and looking may take."""
 SHORTEST_LOOK_S = 0.05
+RANK_0_S = 5.0
+"""Longest wait for rank 0, whose window should be full as soon as the others'."""
 STOP_FILE = "probe/stop.json"
 """Below scratch: where all ranks of a job stop. Rank 0 decides, maybe on another node."""
 OTHER_NODES_S = 1.0
@@ -38,6 +40,7 @@ class _Process:
     next_look: float = 0.0
     commands: int = 0
     full: bool = False
+    full_since: float = 0.0
     cut_short: bool = False
 
 
@@ -76,7 +79,7 @@ class Measuring:
         elif advice.phase == "full" and record.world_size == 1:
             process.full, process.cut_short = True, advice.cut_short
             self._command(record.pid, **self._after_the_window(process, advice))
-        elif advice.phase == "full" and record.rank == 0:
+        elif advice.phase == "full" and self._decides(process, record, records):
             ranks = [each.pid for each in records if each.world_size > 1]
             far = len(ranks) < record.world_size
             where: dict[str, Any] = {}
@@ -86,6 +89,16 @@ class Measuring:
             self._stop_ranks(ranks, where, cut_short=advice.cut_short)
             if far:
                 self._put("stop.json", where)
+
+    def _decides(
+        self, process: _Process, record: ProcessRecord, records: Sequence[ProcessRecord]
+    ) -> bool:
+        """Return True for rank 0, or the lowest one where rank 0 has no record."""
+        now = time.monotonic()
+        process.full_since = process.full_since or now
+        lowest = min(each.rank for each in records if each.world_size > 1)
+        late = now - process.full_since > RANK_0_S
+        return record.rank == 0 or (record.rank == lowest and late)
 
     def _after_the_window(self, process: _Process, advice: Advice) -> dict[str, Any]:
         series = advice.series
