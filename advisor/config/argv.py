@@ -1,8 +1,8 @@
 """Commands: flags are settings like any other.
 
-The text is the argv joined by NUL, which no argument can hold. Flags of the interpreter and of
-launchers, before the program's own name, are not the program's settings. Options that the
-program is known to have and that were not typed are leaves without any text: setting one adds it.
+The text is the argv joined by NUL, which no argument can hold. Flags of interpreter and
+launchers, before the program's name, are no settings. Known options that were not typed
+are leaves without any text: setting one adds it.
 """
 
 import itertools
@@ -49,10 +49,6 @@ _SEVERAL_VALUES = "it takes several values"
 _SEVERAL = re.compile(r"[\[({].*|.*,.*", re.DOTALL)
 
 
-def join(command: Sequence[str]) -> bytes:
-    return SEPARATOR.join(command).encode()
-
-
 def split(content: bytes) -> tuple[str, ...]:
     return tuple(content.decode().split(SEPARATOR))
 
@@ -96,8 +92,8 @@ def _option_of(typed: str, spellings: Mapping[str, tuple[str, bool]]) -> tuple[s
 def first_own_word(words: Sequence[str]) -> int:
     """Index of the first program argument.
 
-    Behind a launcher the program is a script, a module or code, else the first word that is
-    no option. A command that names no program has no argument of its own.
+    Behind a launcher the program is a script, a module or code, else the first word that
+    is no option. A command without a program has no argument of its own.
     """
     names = [PurePath(word).name for word in words]
     starts = [name in _LAUNCHERS or _INTERPRETER.fullmatch(name) is not None for name in names]
@@ -110,11 +106,8 @@ def first_own_word(words: Sequence[str]) -> int:
         if is_module or is_code or _SCRIPT.fullmatch(word):
             return at + 1
         interpreted = interpreted or _INTERPRETER.fullmatch(names[at]) is not None
-    own = (
-        at + 1
-        for at, word in enumerate(words)
-        if not starts[at] and not _LAUNCHERS_OWN.fullmatch(word)
-    )
+    others = (at for at, is_launcher in enumerate(starts) if not is_launcher)
+    own = (at + 1 for at in others if not _LAUNCHERS_OWN.fullmatch(words[at]))
     return next(own, len(words))
 
 

@@ -78,8 +78,9 @@ class Document:
         return True
 
     def with_values(self, values: Mapping[str, JsonScalar]) -> bytes:
-        """Return the bytes with other values at these paths. Raises EditRefusedError."""
-        splices, wanted, gone = [], {}, set()
+        """Give the bytes other values at these paths. Raises EditRefusedError."""
+        expected = {path: leaf.value for path, leaf in self.leaves.items()}
+        edits: dict[str, Splice] = {}
         for path, new in values.items():
             scalar = self.scalars.get(path)
             if scalar is None:
@@ -89,12 +90,11 @@ class Document:
             value = spelling.in_family(new, scalar.value, scalar.text)
             if spelling.is_same(value, scalar.value):
                 continue
-            splices.append(self._splice(scalar, value))
+            edits[path] = self._splice(scalar, value)
+            expected[path] = value
             if scalar.bare and scalar.option is None:
-                gone.add(path)
-            else:
-                wanted[path] = value
-        return self._verified(splices, wanted, gone)
+                del expected[path]
+        return self._verified(edits, expected) if edits else self.raw
 
     def _refuse(self, why: str) -> NoReturn:
         msg = f"{self.name} {why}, so nothing was edited."
@@ -137,36 +137,30 @@ class Document:
             text = syntax.null
         return f" {text}" if old == "" else text
 
-    def _verified(
-        self, splices: Sequence[Splice], wanted: Mapping[str, JsonScalar], gone: set[str]
-    ) -> bytes:
+    def _verified(self, edits: dict[str, Splice], expected: dict[str, JsonScalar]) -> bytes:
         """Splice, parse again and verify the differences."""
-        if not splices:
-            return self.raw
-        content = self.spliced(splices)
+        content = self.spliced(edits.values())
         try:
             after = parse(content, self.format, self.name, self.options)
         except (ConfigSyntaxError, ConfigUnreadableError) as problem:
             self._refuse(f"would not parse any more ({problem})")
-        expected = {path: leaf.value for path, leaf in self.leaves.items() if path not in gone}
-        expected |= wanted
         if expected.keys() != after.leaves.keys() or any(
             not spelling.is_same(leaf.value, expected[path])
             for path, leaf in after.leaves.items()
-            if path in wanted or not leaf.derived
+            if path in edits or not leaf.derived
         ):
-            edited = ", ".join([*wanted, *gone])
+            edited = ", ".join(edits)
             self._leave(f"editing {edited} would change more than that, or read otherwise")
         return content
 
     def spliced(self, splices: Iterable[Splice]) -> bytes:
-        """Return the bytes with parts of the text replaced; nothing is verified."""
+        """Replace parts of the text, without a check of the result."""
         mark = _BOM if self.raw.startswith(_BOM) else b""
         return mark + spliced(self.text, splices).encode()
 
 
 def read(path: Path | str) -> Document:
-    """The config at `path`. Raises ConfigMissingError, ConfigUnreadableError, ConfigSyntaxError."""
+    """Read a config. Raises ConfigMissingError, ConfigUnreadableError, ConfigSyntaxError."""
     path = Path(path)
     raw = swap.read_bytes(path)
     form = SUFFIXES.get(path.suffix.lower())
@@ -206,7 +200,8 @@ def parse(
 
 def of_command(command: Sequence[str], options: Sequence[Option] = ()) -> Document:
     """Command as a document; `argv.split` gives an argv back."""
-    return parse(argv.join(command), "argv", "command line", tuple(options))
+    raw = argv.SEPARATOR.join(command).encode()
+    return parse(raw, "argv", "command line", tuple(options))
 
 
 def masked_diff(before: Document, after: Document, name: str) -> str:

@@ -206,13 +206,11 @@ def _changed_by(node: ast.stmt) -> ast.expr | None:
 
 
 def is_literal(node: ast.AST) -> bool:
-    """Return True for a literal or signed number."""
+    """True for a literal or signed number."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
         inner = node.operand
         return isinstance(inner, ast.Constant) and is_number(inner.value)
-    return isinstance(node, ast.Constant) and (
-        node.value is None or isinstance(node.value, (str, int, float))
-    )
+    return isinstance(node, ast.Constant) and isinstance(node.value, JsonScalar)
 
 
 SYNTAX = Syntax(parse=parse, spell_text=spell_text, null="None", true="True")

@@ -155,12 +155,9 @@ def _move_product(plan: _Plan, link: KnobConstraint) -> str | None:
         return f"{plan.knob.path} and {others[0]} are not all numbers"
     if (old * count) % new == 0:
         return plan.set_count(others[0], old * count / new)
-    if plan.knob.kind == "batch_size" and count == 1 and total:
-        return _divides(plan, total, new)
-    if plan.knob.kind == "batch_size" and (
-        count == 1 or (plan.beyond and not total and new > old * count)
-    ):
-        return plan.set_count(others[0], 1)
+    beyond = plan.beyond and not total and new > old * count
+    if plan.knob.kind == "batch_size" and (count == 1 or beyond):
+        return _divides(plan, total, new) if total else plan.set_count(others[0], 1)
     return f"the product {old:g} x {count:g} of {plan.knob.path} and {others[0]} cannot be kept"
 
 

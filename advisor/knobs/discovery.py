@@ -307,11 +307,8 @@ def read_outcome(
         old, new = observed(kind, before), observed(kind, after)
         if new is not None and new == old:
             continue
-        shown = [
-            (move, trace)
-            for move in moved
-            if (trace := _trace_to(move, kind, after, new)) is not None
-        ]
+        traced = ((move, _trace_to(move, kind, after, new)) for move in moved)
+        shown = [(move, trace) for move, trace in traced if trace is not None]
         # A batch over an accumulation that moved with it shows as the quotient by definition.
         plain = [(move, trace) for move, trace in shown if not trace.over and trace.times == 1.0]
         shown = plain or shown

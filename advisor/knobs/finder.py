@@ -5,8 +5,7 @@ import re
 from collections.abc import Iterable
 from pathlib import PurePath
 
-from advisor.config import Document
-from advisor.config.argv import first_own_word
+from advisor.config import Document, argv
 from advisor.config.leaves import ALIAS, COMPUTED
 from advisor.knobs import candidate_values, vocabulary
 from advisor.knobs.catalogue import Meaning, catalogue, pattern_of, phase_words, rules_for, types_of
@@ -69,8 +68,8 @@ def _title(document: Document) -> str:
     """Name of the document, or a command's first words."""
     if document.format != "argv":
         return PurePath(document.name).stem
-    words = document.raw.decode("utf-8", "replace").split("\0")
-    own = first_own_word(words)
+    words = argv.split(document.raw)
+    own = argv.first_own_word(words)
     behind = itertools.takewhile(lambda word: word[:1] != "-" and "=" not in word, words[own:])
     return " ".join((*words[max(own - 1, 0) : own], *behind))
 

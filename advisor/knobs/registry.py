@@ -146,7 +146,5 @@ REGISTRY: Mapping[str, KnobSpec] = {spec.kind: spec for spec in KINDS}
 """Kinds by name: those that are tuned, and those that constraints and quality need."""
 
 
-def loader_arguments(prerequisite: Prerequisite | None = None) -> tuple[str, ...]:
-    return tuple(
-        each.kind for each in LOADER_ARGUMENTS if prerequisite is None or prerequisite in each.needs
-    )
+def loader_arguments(need: Prerequisite | None = None) -> tuple[str, ...]:
+    return tuple(each.kind for each in LOADER_ARGUMENTS if need in (None, *each.needs))

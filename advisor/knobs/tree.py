@@ -116,10 +116,7 @@ def _leaf(
 
 
 def path_of(parts: Iterable[Part]) -> str:
-    path = ""
-    for part in parts:
-        path = spelling.member(path, part)
-    return path
+    return functools.reduce(spelling.member, parts, "")
 
 
 def number_of(value: object) -> float | None:

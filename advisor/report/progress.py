@@ -44,11 +44,7 @@ class Progress:
     """Progress of stages and trials; a live view while it is entered."""
 
     def __init__(
-        self,
-        *,
-        unit: str,
-        budget_s: float | None = None,
-        stream: TextIO | None = None,
+        self, *, unit: str, budget_s: float | None = None, stream: TextIO | None = None
     ) -> None:
         self._stream = stream or sys.stderr
         self._units = numbers.plural(unit)
@@ -161,23 +157,20 @@ class Progress:
 
 
 def _rows(
-    variants: Mapping[str, Sequence[Run | Failure]],
+    tried: Mapping[str, Sequence[Run | Failure]],
 ) -> Iterator[tuple[float, list[str]]]:
     """Rate and cells of variants: the original, then the fastest ones, then failures."""
-    runs = {
-        label: [each for each in results if isinstance(each, Run)]
-        for label, results in variants.items()
-    }
+    runs = {label: [r for r in some if isinstance(r, Run)] for label, some in tried.items()}
     rates = {label: median(r.units_per_s for r in some) for label, some in runs.items() if some}
     original, *others = runs
     for label in [original, *sorted(others, key=lambda each: -rates.get(each, 0.0))][:MOST_ROWS]:
-        last, rate, gain = variants[label][-1], rates.get(label), ""
+        last, rate, gain = tried[label][-1], rates.get(label), ""
         if rate and rates.get(original):
             gain = numbers.ratio(rate / rates[original])
         shown = last.kind if isinstance(last, Failure) else numbers.number(rate)
         peak = max((run.peak_mem_gib or 0.0 for run in runs[label]), default=0.0)
         memory = numbers.gib(peak) if peak else ""
-        yield rate or 0.0, [label, shown, gain, str(len(variants[label])), memory]
+        yield rate or 0.0, [label, shown, gain, str(len(tried[label])), memory]
 
 
 def is_terminal(stream: TextIO) -> bool:

@@ -1,14 +1,12 @@
 """report.json: one frozen document; rendering adds nothing to it."""
 
-from typing import Final, Literal, Self
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from advisor import numbers
 from advisor.model import Change, Decision, Interval, Machine
 from advisor.quality import QualityJudgement
-
-SCHEMA_VERSION: Final = 4
 
 WIDE = 4.0
 """An interval whose high is so many times its low tells a direction and no size."""
@@ -179,7 +177,7 @@ class Bottleneck(Part):
 class Report(Part):
     """report.json. The first block is also what `--json` prints."""
 
-    schema_version: Literal[4] = SCHEMA_VERSION
+    schema_version: Literal[4] = 4
     written_by: Literal["gpu-advisor"] = "gpu-advisor"
     """Marks the file as ours to replace."""
     verdict: OptimizeVerdict

@@ -173,10 +173,8 @@ def _measures(report: Report) -> Iterator[tuple[str, ...]]:
     thousand = [numbers.duration(1000 / rate if rate else None, 3) for rate in rates]
     yield f"time per 1,000 {units}", *thousand, ""
     asked = " ".join((ALWAYS_SHOWN, report.objective, *report.constraints))
-    limits = {
-        each.judgement.measure: f" (limit {numbers.measure(each.judgement.limit)})"
-        for each in report.quality
-    }
+    judged = [each.judgement for each in report.quality]
+    limits = {each.measure: f" (limit {numbers.measure(each.limit)})" for each in judged}
     rows = [
         _row("peak memory", [side.peak_mem_gib for side in sides], numbers.gib),
         _row("tokens/s", [side.tokens_per_s for side in sides], numbers.number),
@@ -229,9 +227,8 @@ def _suggestion(entry: SuggestionEntry, report_md: str, number: int) -> str:
     gain = f", {entry.gain.text}" if entry.gain else ""
     patch = shlex.quote(patch_file(report_md, number)) if entry.patch else ""
     how = f" {code(f'git apply {patch}')}" if patch else ""
-    return (
-        f"- Suggested, not applied: **{text(entry.title)}**{site}{gain}. {text(entry.detail)}{how}"
-    )
+    head = f"- Suggested, not applied: **{text(entry.title)}**{site}{gain}."
+    return f"{head} {text(entry.detail)}{how}"
 
 
 def _first(lines: list[str], most: int, noun: str) -> str:
@@ -421,24 +418,12 @@ def machine(report: Report) -> str:
 
 
 FIRST_SCREEN = (verdict, before_and_after, config_diff, run_and_undo, next_actions)
-SECTIONS: tuple[Callable[[Report], str], ...] = (
-    *FIRST_SCREEN,
-    time,
-    picture,
-    settings,
-    caveats,
-    lambda _: "## Details",
-    rounds,
-    trials,
-    quality,
-    evidence,
-    more_settings,
-    whole_diff,
-    patches,
-    machine,
-)
-"""Every section, in the order of reading."""
+SECTIONS = (*FIRST_SCREEN, time, picture, settings, caveats)
+DETAILS = (rounds, trials, quality, evidence, more_settings, whole_diff, patches, machine)
+"""Sections in the order of reading; the details follow below their own heading."""
 
 
 def render(report: Report) -> str:
-    return stacked(*(section(report) for section in SECTIONS)) + "\n"
+    shown = [section(report) for section in SECTIONS]
+    below = [section(report) for section in DETAILS]
+    return stacked(*shown, "## Details", *below) + "\n"

@@ -420,10 +420,9 @@ def load_note(runs: Sequence[Run], who: Sequence[Neighbour], cpus: int) -> str:
     held = [run.disturbance.others_cpus for run in runs if run.disturbance.others_cpus is not None]
     disturbed = [run.disturbance for run in runs if run.disturbance.disturbed]
     notes = []
-    if reasons := ", ".join(
-        dict.fromkeys(why for each in disturbed for why, _ in each.clocks_held)
-    ):
-        notes.append(f"The GPU slowed down by itself: {reasons}.")
+    reasons = dict.fromkeys(why for each in disturbed for why, _ in each.clocks_held)
+    if reasons:
+        notes.append(f"The GPU slowed down by itself: {', '.join(reasons)}.")
     if most := max((each.foreign_gpu_pids or 0 for each in disturbed), default=0):
         notes.append(f"{numbers.many(most, 'other process')} computed on the GPU meanwhile.")
     if runs and not held:

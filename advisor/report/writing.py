@@ -40,9 +40,7 @@ def page(report: Report) -> str:
 
 MOST_PATCHES = 20
 """Suggestions that get a file of their own."""
-NO_PATCH = (
-    " (No patch is shown, because the lines around the change hold what looks like a secret.)"
-)
+NO_PATCH = " (No patch is shown: the lines around it hold what looks like a secret.)"
 
 
 def claim(

@@ -168,7 +168,7 @@ def test_an_edit_that_changes_anything_else_is_refused(careless) -> None:
     """The second lock, behind the places of values."""
     document = parse(b"a: 1\nb: 2\n", "yaml", "x")
     with pytest.raises(EditRefusedError):
-        document._verified(careless, {"a": 2}, set())
+        document._verified(dict(zip("ab", careless, strict=False)), {"a": 2, "b": 2})
 
 
 def rows(name: str) -> list[Any]:

@@ -6,7 +6,6 @@ import pytest
 
 from advisor import config as documents, knobs
 from advisor.config import Document
-from advisor.config.argv import join
 from advisor.knobs import discovery
 from advisor.knobs.discovery import KINDS, Followed, Move, Suspect, observed
 from advisor.model import Effects
@@ -24,7 +23,7 @@ def config(text: str) -> Document:
 
 
 def command(*words: str) -> Document:
-    return documents.parse(join(["python", "train.py", *words]), "argv", "command line")
+    return documents.of_command(["python", "train.py", *words])
 
 
 def suspected(effects: Effects, *found: Document) -> tuple[Suspect, ...]:

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from advisor import config as documents, knobs
-from advisor.config.argv import join
 from advisor.executor.executor import Budget, Executor
-from advisor.executor.requests import COMMAND_LINE, Program, TrialResult
+from advisor.executor.requests import Program, TrialResult
 from advisor.executor.run_cache import RunCache
 from advisor.history import History
 from advisor.model import Candidate, Decision, Failure, Run, Trial
@@ -140,7 +139,7 @@ def formula_search(
     config = folder / name
     config.write_text(text)
     document = documents.read(config)
-    command = documents.parse(join(["python", "train.py", "-c", str(config)]), "argv", COMMAND_LINE)
+    command = documents.of_command(["python", "train.py", "-c", str(config)])
     context = TuningContext(
         sources=tuple(Source(document=d, findings=knobs.find(d)) for d in (document, command)),
         workload=Workload.model_validate({"command": "x", "unit": "item", **(workload or {})}),
