@@ -1,7 +1,7 @@
 """JSON with comments, trailing commas, duplicate keys and NaN.
 
-`json.loads` gives the meaning, from a copy of the text in which comments and trailing commas are
-blanked out. The tokens of the same copy give the place of every value.
+`json.loads` reads a copy whose comments and trailing commas are blanked out; the tokens of
+that copy give the place of every value.
 """
 
 import itertools

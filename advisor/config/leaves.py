@@ -82,7 +82,7 @@ class Scalar(NamedTuple):
 
     @property
     def derived(self) -> bool:
-        """Return True if its value comes from others."""
+        """True if its value comes from others."""
         return (self.why or "").startswith((COMPUTED, ALIAS))
 
 
@@ -107,7 +107,7 @@ Splice = tuple[int, int, str]
 
 
 def spliced(text: str, splices: Iterable[Splice]) -> str:
-    """Return `text` with the stretches replaced, which do not overlap."""
+    """Replace stretches of `text`, which do not overlap."""
     pieces, done = [], 0
     for start, end, replacement in sorted(splices):
         pieces += [text[done:start], replacement]

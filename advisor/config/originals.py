@@ -1,11 +1,9 @@
 """Originals of rewritten configs, and `revert`.
 
-Each rewrite keeps the bytes that it replaced and the values that it edited in the state folder.
-`gpu-advisor revert` gives the original back byte for byte. In a file that was edited since, it
-puts back only the values that still stand as they were written.
-
-One rewrite is one file, which is kept before the config is replaced. A rewrite of which no value
-is in the config was never put in place, or was undone by hand.
+Before a config is replaced, a file in the state folder keeps its bytes and the values
+that are edited. `gpu-advisor revert` gives the original back byte for byte; in a file that
+was edited since, it puts back only the values that still stand as they were written. A
+rewrite of which no value is in the config was never put in place, or was undone by hand.
 """
 
 import contextlib
@@ -158,10 +156,7 @@ def recover(config: Path) -> list[str]:
 
 
 def in_place(version: Version, current: bytes, config: Path) -> bool:
-    """Return True if `current` holds a value of `version`.
-
-    An unreadable config also counts, because the user must check it.
-    """
+    """True if `current` holds a value of `version`, or is unreadable: look at it."""
     if current == version.tuned:
         return True
     if current == version.original:
@@ -177,10 +172,10 @@ def in_place(version: Version, current: bytes, config: Path) -> bool:
 
 
 def undo(version: Version, current: bytes, config: Path) -> bytes:
-    """`current`, the bytes of `config`, with `version` taken back.
+    """Take `version` back from `current`, the bytes of `config`.
 
-    Byte for byte the original if the file was not touched since; else only the spans that still
-    hold our values are put back. Raises RevertConflictError with a diff when one does not.
+    An untouched file gives the original; else only spans that hold our values are put back.
+    Raises RevertConflictError with a diff where one does not.
     """
     if current == version.tuned:
         return version.original

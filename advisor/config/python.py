@@ -1,10 +1,10 @@
 """Python configs: literals of the syntax tree, never run.
 
-What counts is written out: `batch_size = 32`, keyword arguments of calls (`dict(batch_size=32)`,
-`L(build_loader)(total_batch_size=16)`), dict literals, list items, fields of classes, and
-assignments to parts of a config (`train.max_iter = 90000`, `cfg["lr"] = 0.1`). A value that is
-computed, set under a condition, or changed again later is a leaf too, and says why it is left.
-Of statements that set one name, the last one counts.
+A leaf is written out: `batch_size = 32`, a keyword of a call (`dict(batch_size=32)`,
+`L(build_loader)(total_batch_size=16)`), a dict's value, a list item, a class field, or
+a part that is set (`train.max_iter = 90000`, `cfg["lr"] = 0.1`). One that is computed,
+set under a condition, or changed again says why it is left. Of statements that set one
+name the last counts.
 """
 
 import ast

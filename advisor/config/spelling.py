@@ -26,11 +26,7 @@ _BOOLEANS = (("true", "false"), ("yes", "no"), ("on", "off"))
 
 
 def in_family(value: JsonScalar, old: JsonScalar, text: str) -> JsonScalar:
-    """`value` in the type of the `old` one, which is spelled `text`.
-
-    A quoted number or boolean stays quoted text, a float stays a float, and a whole number
-    stays whole.
-    """
+    """`value` in the type of `old`, spelled `text`: quoted, float and whole stay so."""
     if isinstance(old, str) and text[:1] in ("'", '"'):
         if isinstance(value, bool) and old.lower() in _BOOLEANS[0]:
             return spell_boolean(value, old)
@@ -44,7 +40,7 @@ def in_family(value: JsonScalar, old: JsonScalar, text: str) -> JsonScalar:
 
 
 def is_same(one: JsonScalar, other: JsonScalar) -> bool:
-    """Return True for equal values of one type family."""
+    """True for equal values of one type family."""
     if is_number(one) and is_number(other):
         return one == other or (math.isnan(one) and math.isnan(other))
     return type(one) is type(other) and one == other

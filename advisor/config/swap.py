@@ -1,9 +1,9 @@
 """Bytes of a config: bounded reads, and swaps that other programs' edits survive.
 
-The new bytes are written beside the config under a name that tells both what is expected to come
-out and what goes in. Then the two files change places, and what came out is compared with what
-was expected: if somebody saved the config meanwhile, their file is put back. A call that is
-killed at any of these moments leaves a file whose name and content tell the next call what to do.
+New bytes are written beside the config, under a name that tells what should come out
+and what goes in. Then the two files change places. If something else came out, somebody
+saved the config meanwhile, and their file is put back. A call that is killed at any of
+these moments leaves a file whose name and content tell the next call what to do.
 """
 
 import contextlib
@@ -16,13 +16,7 @@ import re
 import shutil
 from pathlib import Path
 
-from advisor import files
-from advisor.errors import (
-    ConfigMissingError,
-    ConfigReadOnlyError,
-    ConfigUnreadableError,
-    EditRefusedError,
-)
+from advisor import errors, files
 from advisor.files import atomic
 
 MAX_BYTES = 2 * 1024 * 1024
@@ -35,11 +29,11 @@ def read_bytes(path: Path) -> bytes:
         return files.read_whole(path, MAX_BYTES)
     except FileNotFoundError as problem:
         msg = f"{path} is not there. Check the name, or call from the folder it is in."
-        raise ConfigMissingError(msg) from problem
+        raise errors.ConfigMissingError(msg) from problem
     except (OSError, ValueError) as problem:
         reason = getattr(problem, "strerror", None) or str(problem)
         msg = f"{path} cannot be read: {reason}. Name the config file itself."
-        raise ConfigUnreadableError(msg) from problem
+        raise errors.ConfigUnreadableError(msg) from problem
 
 
 _AT_FDCWD = -100
@@ -50,17 +44,16 @@ _NOT_OFFERED = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EPERM}
 def write_atomic(path: Path, content: bytes, expected: bytes) -> None:
     """Replace the file's bytes in one step, if it still holds `expected`.
 
-    Writes through symbolic links, and keeps mode and extended attributes, and the owner where the
-    system allows. Raises EditRefusedError when the file was changed meanwhile, which is kept, and
-    ConfigReadOnlyError when it, or its folder, may not be written.
+    Follows symbolic links; keeps mode, extended attributes, and the owner where it can.
+    Raises EditRefusedError if somebody changed the file, and ConfigReadOnlyError.
     """
     target = Path(os.path.realpath(path))  # where links lead in a circle, the read says so
     changed = f"{path} was changed by someone else since it was read, so nothing was written."
     if read_bytes(target) != expected:
-        raise EditRefusedError(changed)
+        raise errors.EditRefusedError(changed)
     if not target.stat().st_mode & 0o222 or not os.access(target, os.W_OK):
         msg = f"{path} is read-only, so nothing was written. Try chmod u+w."
-        raise ConfigReadOnlyError(msg)
+        raise errors.ConfigReadOnlyError(msg)
     out = _digest(expected)
     file = target.with_name(f"{_start(target)}{out}-{_digest(content)}.swap")
     try:
@@ -73,16 +66,15 @@ def write_atomic(path: Path, content: bytes, expected: bytes) -> None:
             atomic.sync_folder(target.parent)
     except OSError as problem:
         msg = f"{path} could not be written: {problem.strerror}. It was left as it was."
-        raise ConfigReadOnlyError(msg) from problem
+        raise errors.ConfigReadOnlyError(msg) from problem
     if not placed:
-        raise EditRefusedError(changed)
+        raise errors.EditRefusedError(changed)
 
 
 def recover(path: Path) -> list[str]:
-    """Clean up after a killed call's swap; returns notes.
+    """Clean up after a killed call's swap, while no other call works; return notes.
 
-    To be called while no other call works on the same config. A file that somebody saved in the
-    very moment of the kill is kept beside it.
+    A file that somebody saved in the very moment of the kill is kept beside the config.
     """
     target = Path(os.path.realpath(path))
     if not os.path.exists(target):  # noqa: PTH110  a Path may raise
@@ -99,7 +91,7 @@ def recover(path: Path) -> list[str]:
 
 
 def _put_in_place(file: Path, target: Path, out: str) -> bool:
-    """Return True if new bytes replaced those with the digest `out`."""
+    """True if new bytes replaced those with the digest `out`."""
     if not exchange(file, target):
         # Not offered by this file system: a look and a rename, as close together as can be.
         if _digest(target.read_bytes()) != out:
@@ -113,7 +105,7 @@ def _put_in_place(file: Path, target: Path, out: str) -> bool:
 
 
 def _came_out(path: Path, digest: str) -> bool:
-    """Return True for this digest without a writer."""
+    """True for this digest without a writer."""
     with path.open("rb") as file:
         try:
             fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)

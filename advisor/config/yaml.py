@@ -51,7 +51,7 @@ def spell_text(value: str, old: str) -> str:
 
 
 def _is_retyped(value: str) -> bool:
-    """Return True if some loader would retype the text."""
+    """True if some loader would retype the text."""
     tag = _resolve(yaml.ScalarNode, value, (True, False))
     return tag != f"{_CORE}str" or value.lower() in ("y", "n") or bool(NUMBER.fullmatch(value))
 

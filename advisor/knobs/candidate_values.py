@@ -22,10 +22,10 @@ NARROW = ("bfloat16", "float16")
 
 
 def precision_choices(knob: Knob) -> dict[str, JsonScalar]:
-    """Precisions to try, bfloat16 first, as spelled values.
+    """Precisions to try, bfloat16 first, as spelled values; empty for an unknown spelling.
 
-    Only words of the spelling family already in use: `16-mixed` gives `bf16-mixed`, `fp32` gives
-    `bf16` and `fp16`, a flag that is off can be put on. Empty where the family is not known.
+    They are spelled like the present one: `16-mixed` gives `bf16-mixed`, `fp32` gives
+    `bf16` and `fp16`, and a flag that is off can be put on.
     """
     if isinstance(knob.value, bool):
         return {} if knob.value else dict.fromkeys(dtypes_of_flag(knob), True)
@@ -72,8 +72,8 @@ def move(
 ) -> tuple[Change, ...] | InvalidChange:
     """Move a knob with its links, or say why not.
 
-    Where there is an accumulation the effective batch is kept, and with it the learning rate stays
-    right. `beyond`: a batch may hold more than one update did.
+    An accumulation keeps the effective batch, so that the learning rate stays right.
+    `beyond`: a batch may hold more than one update did.
     """
     knob = findings.knob(path)
     if knob is None:

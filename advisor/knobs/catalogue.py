@@ -187,9 +187,9 @@ LARGEST_BETA = 0.999
 
 
 def log_signal(start: float, end: float, steps: int, power: int) -> float:
-    """Log-signal log prod(1 - beta_t). Raises ValueError for a beta outside [0, 1).
+    """Log-signal log prod(1 - beta_t), where beta ** (1 / power) rises in a line.
 
-    The noise rates beta rise in a line; with `power` 2 their square roots do.
+    Raises ValueError for a noise rate beta outside [0, 1).
     """
     first, last = start ** (1 / power), end ** (1 / power)
     rise = (last - first) / max(1, steps - 1)

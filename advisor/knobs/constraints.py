@@ -33,14 +33,13 @@ def _of_kind(kind: str, knobs: Sequence[Knob]) -> list[Knob]:
 
 
 def _nearest(knob: Knob, others: Sequence[Knob]) -> list[Knob]:
-    """The knob of `others` whose path is nearest to that of `knob`, if any."""
-    return [max(others, key=lambda other: _shared(knob, other))] if others else []
+    """The knob of `others` whose path begins most like that of `knob`, if any."""
 
+    def shared(other: Knob) -> int:
+        pairs = zip(parts_of(knob.path), parts_of(other.path), strict=False)
+        return len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
-def _shared(one: Knob, other: Knob) -> int:
-    """Parts that begin both paths."""
-    pairs = zip(parts_of(one.path), parts_of(other.path), strict=False)
-    return len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
+    return [max(others, key=shared)] if others else []
 
 
 def _products(knobs: Sequence[Knob]) -> Iterable[Found]:

@@ -66,17 +66,13 @@ def observed(kind: str, seen: Effects) -> float | None:
 
 
 def open_kinds(
-    found: Iterable[Findings], seen: Effects, kinds: Iterable[str], phases: Iterable[str]
+    found: Iterable[Findings], seen: Effects, kinds: Sequence[str], phases: Sequence[str]
 ) -> tuple[str, ...]:
-    """Observed kinds that no knob explains.
-
-    Where a kind stands nowhere under these phases, its other knobs count.
-    """
-    wanted, phases = set(kinds), set(phases)
+    """Observed kinds that no knob of these phases, or else of any, explains."""
     knobs = [knob for each in found for knob in each.knobs]
     open_ = []
     for kind in KINDS:
-        if kind not in wanted or observed(kind, seen) is None:
+        if kind not in kinds or observed(kind, seen) is None:
             continue
         alike = [knob for knob in knobs if knob.kind == kind]
         in_phase = [knob for knob in alike if knob.phase in phases]
@@ -208,9 +204,9 @@ def trial_values(
 ) -> tuple[Move, ...]:
     """Distinct value for each suspect; indistinguishable ones are left out.
 
-    Of several with one value the later ones get the larger values, `backwards` the smaller: where
-    one of them must divide another, it does in one of the two. `room`: how many times as much
-    memory there is. `lower`: smaller values first.
+    Of equal ones the later get the larger values, `backwards` the smaller: if one must
+    divide another, it does in one of the two. `room`: memory there is, as a multiple.
+    `lower`: smaller values first.
     """
     alike: dict[tuple[JsonScalar, str], list[Suspect]] = {}
     for suspect in suspected[:MOST]:

@@ -39,14 +39,30 @@ def files_named(leaf: Leaf) -> list[str]:
 
 def find(document: Document, *, phase: Phase | None = None) -> Findings:
     """Find knobs, links, look-alikes and outputs; `phase` is that of the command."""
-    return _Finder(document, phase).findings()
+    finder, name = _Finder(document, phase), document.name
+    knobs: list[Knob] = []
+    traps: list[FalseMatch] = []
+    for leaf in finder.leaves:
+        known = rules_for(leaf.name) or vocabulary.speaks(leaf.name)
+        if known and lives_elsewhere(leaf):
+            continue
+        meaning = finder.meaning(leaf)
+        if meaning and (why := meaning.trap or _unused(leaf)):
+            traps.append(FalseMatch(document=name, path=leaf.path, why=why))
+        elif meaning:
+            knobs.append(finder.knob(leaf, meaning))
+    return Findings(
+        document=name,
+        knobs=tuple(knobs),
+        links=find_links(name, finder.leaves, knobs),
+        traps=tuple(traps),
+        outputs=tuple(leaf.path for leaf in finder.leaves if _is_output(leaf)),
+        files=tuple(file for leaf in finder.leaves for file in files_named(leaf)),
+    )
 
 
 def phase_of_command(document: Document) -> Phase | None:
-    """Phase that a command line names by flags or subcommands, if any.
-
-    The program's name alone proves nothing: many a `train.py` runs a test.
-    """
+    """Phase by flags or subcommands, if any: many a `train.py` runs a test."""
     return _switched_to(leaves(document.scalars)) or next(
         (p for word in _title(document).split() if (p := phase_words().get(word))), None
     )
@@ -117,39 +133,18 @@ def _any(pattern: re.Pattern[str], names: Iterable[str]) -> bool:
 
 
 class _Finder:
+    """Names and phase of one document, by which its leaves are read."""
+
     def __init__(self, document: Document, phase: Phase | None) -> None:
         self.document = document
         self.leaves = leaves(document.scalars)
         self.names = frozenset(n for leaf in self.leaves for n in (leaf.name, *leaf.ancestors))
         self.phase = phase or _phase_of_document(document, self.leaves, self.names)
 
-    def findings(self) -> Findings:
-        """Sort every leaf whose name the catalogue or vocabulary knows."""
-        name = self.document.name
-        knobs: list[Knob] = []
-        traps: list[FalseMatch] = []
-        for leaf in self.leaves:
-            known = rules_for(leaf.name) or vocabulary.speaks(leaf.name)
-            if known and lives_elsewhere(leaf):
-                continue
-            meaning = self._meaning(leaf)
-            if meaning and (why := meaning.trap or _unused(leaf)):
-                traps.append(FalseMatch(document=name, path=leaf.path, why=why))
-            elif meaning:
-                knobs.append(self._knob(leaf, meaning))
-        return Findings(
-            document=name,
-            knobs=tuple(knobs),
-            links=find_links(name, self.leaves, knobs),
-            traps=tuple(traps),
-            outputs=tuple(leaf.path for leaf in self.leaves if _is_output(leaf)),
-            files=tuple(file for leaf in self.leaves for file in files_named(leaf)),
-        )
-
-    def _meaning(self, leaf: Leaf) -> Meaning | None:
+    def meaning(self, leaf: Leaf) -> Meaning | None:
         meaning = self._by_rule(leaf) or vocabulary.read(leaf)
         above = None if meaning else vocabulary.of_key_above(leaf)
-        return self._meaning(above) if above else meaning
+        return self.meaning(above) if above else meaning
 
     def _by_rule(self, leaf: Leaf) -> Meaning | None:
         wrappers = catalogue()["wrappers"]
@@ -166,7 +161,7 @@ class _Finder:
         )
         return next(fitting, None)
 
-    def _knob(self, leaf: Leaf, meaning: Meaning) -> Knob:
+    def knob(self, leaf: Leaf, meaning: Meaning) -> Knob:
         spec = REGISTRY[meaning.kind]
         phase = _phase_of_leaf(leaf, spec, self.phase, self.names)
         frozen = _frozen(leaf, spec.kind)

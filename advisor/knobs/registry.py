@@ -1,7 +1,7 @@
 """Every kind of knob, one KnobSpec each.
 
-A further DataLoader argument is one row of LOADER_ARGUMENTS: finder, constraints, tuner, patches
-and report read the spec. Names that need more than a pattern stand in catalogue.toml, names.toml.
+A further DataLoader argument is one row of LOADER_ARGUMENTS: all rooms read the spec. Names
+that need more than a pattern stand in catalogue.toml and names.toml.
 """
 
 from collections.abc import Mapping
@@ -46,10 +46,8 @@ class KnobSpec:
 
     def observed(self, effects: Effects) -> JsonScalar:
         """The observed value; None is not measured."""
-        if hasattr(effects, self.effect):
-            value: JsonScalar = getattr(effects, self.effect)
-            return value
-        return dict(effects.loader_arguments).get(self.effect)
+        of_loader = dict(effects.loader_arguments).get(self.effect)
+        return getattr(effects, self.effect, of_loader)
 
     def values_to_try(self, current: object, observed: JsonScalar = None) -> list[JsonScalar]:
         return [value for value in self.candidates if value not in (current, observed)]

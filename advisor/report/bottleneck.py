@@ -14,7 +14,6 @@ FEWEST = 2
 """Runs that a figure needs."""
 WAITING = 0.10
 """Share of the window from which on waiting for data is named."""
-HALF = 0.5
 WORTH_NAMING = 0.15
 """Share of the time that a part must take from a GPU to be the bottleneck."""
 MOST_SITES = 4
@@ -97,8 +96,7 @@ def member(run: Run) -> str:
 def parts_of_time(runs: Sequence[Run]) -> list[str]:
     """Lines of the parts of the time, each with the largest gain without it.
 
-    A part with the share s gives at most 1 / (1 - s): Amdahl's law. Compute never vanishes, so its
-    bound is that of compute twice as fast.
+    A share s gives at most 1 / (1 - s): Amdahl's law; compute, twice as fast at most.
     """
     run, lines = typical(runs), []
     for name, words in PARTS.items():
@@ -175,16 +173,16 @@ def _sentence(runs: Sequence[Run], run: Run, part: str, rate: str) -> str:
 
 
 def bottleneck_part(run: Run) -> str | None:
-    """Field of Shares that sets the rate.
+    """Field of Shares that sets the rate; None where the parts are unknown.
 
-    None where the parts are unknown. Of a GPU it is the part that left it with too little to do;
-    compute is no bottleneck of a GPU that has work half of the time.
+    Of a GPU it is the part that left it too little to do, if that is large or the GPU
+    worked less than half of the time.
     """
     compute, other = run.shares.compute, run.shares.other
     if run.shares.launch is not None:
         lost = {name: part_share(run, name) or 0.0 for name in IDLE}
         worst = max(lost, key=lambda name: lost[name])
-        mostly_idle = (compute or 0.0) < HALF and sum(lost.values()) > WAITING
+        mostly_idle = (compute or 0.0) < 0.5 and sum(lost.values()) > WAITING
         return worst if lost[worst] >= WORTH_NAMING or mostly_idle else "compute"
     if (run.wait_share or 0.0) >= WAITING:
         return "data_wait"

@@ -14,18 +14,9 @@ from advisor.executor.requests import COMMAND_LINE, TrialResult
 from advisor.machine.target import Target
 from advisor.model import Candidate, Change, Failure, Run
 from advisor.objective import METRICS, THROUGHPUT, Objective
-from advisor.report import verdict
+from advisor.report import schema, verdict
 from advisor.report.bottleneck import diagnose, typical
-from advisor.report.schema import (
-    ComparisonEntry,
-    Gain,
-    QualityEntry,
-    Report,
-    RoundEntry,
-    Side,
-    SuggestionEntry,
-    TrialEntry,
-)
+from advisor.report.schema import Gain, Report, Side, TrialEntry
 from advisor.report.verdict import TuningResult, whole_gain
 from advisor.stats import walsh_interval
 from advisor.tuner.state import TunerState
@@ -81,7 +72,7 @@ def optimize_report(found: TuningResult) -> Report:
         bottleneck_after=diagnose(tuned, profile=profile),
         decisions=found.decisions,
         quality=[
-            QualityEntry(candidate=label, judgement=judgement)
+            schema.QualityEntry(candidate=label, judgement=judgement)
             for label, judgement in state.quality.judgements
             if judgement.limit is not None
         ],
@@ -103,7 +94,7 @@ def optimize_report(found: TuningResult) -> Report:
         how_to_run=how_to_run(found),
         how_to_revert=how_to_revert(found),
         suggestions=[
-            SuggestionEntry(**{**advice._asdict(), "gain": Gain.of(advice.gain)})
+            schema.SuggestionEntry(**{**advice._asdict(), "gain": Gain.of(advice.gain)})
             for advice in found.advice
         ],
         notes=list(verdict.caveats(found)),
@@ -113,7 +104,7 @@ def optimize_report(found: TuningResult) -> Report:
 def sides(found: TuningResult) -> tuple[Side, Side]:
     """Two columns of the table; equal without a change.
 
-    The rates are those of the comparison's rounds, at its ratio where throughput decides.
+    Rates are those of the comparison, at its ratio where throughput decides.
     """
     state, gain = found.state, whole_gain(found)
     measured, tuned = dict(state.quality.before), dict(state.quality.after)
@@ -132,10 +123,9 @@ def sides(found: TuningResult) -> tuple[Side, Side]:
 
 
 def runs_of(found: TuningResult, candidate: Candidate) -> list[Run]:
-    """Sound runs of one configuration, from baseline and comparisons.
+    """Sound runs of one configuration; quiet ones alone where there are two or more.
 
-    A run of the search is none of them: it chose the candidate. Quiet runs alone where there are
-    two or more.
+    They are of baseline and comparisons: a run of the search chose the candidate.
     """
     runs = [] if candidate.changes else list(found.state.originals)
     for each in found.lab.comparisons:
@@ -157,8 +147,8 @@ def side(
 ) -> Side:
     """One column, from the runs of one configuration.
 
-    `timed` are those of its rate: their median, unless it is given. Its bounds are exact where
-    there are enough, else the range; none for one process.
+    Its rate is the median of `timed`, unless given, with exact bounds or else their range;
+    none for one process.
     """
     if not runs or not timed:
         return Side(quality=quality)
@@ -286,15 +276,15 @@ def trial_entry(attempt: TrialResult) -> TrialEntry:
     )
 
 
-def _comparison(found: Comparison, objective: Objective) -> ComparisonEntry:
+def _comparison(found: Comparison, objective: Objective) -> schema.ComparisonEntry:
     counted = {each.number for each in found.counted}
-    return ComparisonEntry(
+    return schema.ComparisonEntry(
         purpose=found.ab_test.purpose,
         before=found.ab_test.before.label,
         after=found.ab_test.after.label,
         gain=Gain.of(found.interval(objective)),
         rounds=[
-            RoundEntry(
+            schema.RoundEntry(
                 round=each.number,
                 **{arm: objective.score(done.run) for arm, done in each.runs.items() if done.run},
                 contended=contended_arms(each.runs),

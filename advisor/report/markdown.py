@@ -1,7 +1,7 @@
 """Untrusted text as harmless Markdown.
 
-Config values, paths and the last lines of a program's log all end up in a report that is read
-on GitHub. Each function returns `Markup`, which means here: Markdown that is safe as it stands.
+Config values, paths and ends of logs are read in a report on GitHub. `Markup` means here:
+Markdown that is safe as it stands.
 """
 
 import json
@@ -16,13 +16,13 @@ _CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
 _ESCAPE_ANYWHERE = re.compile(r"([\\*`\[\]~$])|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 _ESCAPE_LEADING = re.compile(r"^(\d{0,9})([.)+#=-])(?=[.#=-]*(?:\s|$))")
 JOINER = "\u2060"
-"""Word joiner: nothing is seen of it, and what GitHub would make a link of is none any more."""
+"""Word joiner: invisible, and keeps GitHub from making a link of a word."""
 _CALLS = re.compile(
     r"@(?=\w)|#(?=\d)|\b(?:https?|ftp|mailto|xmpp)(?=:)|\bwww(?=\.)|\bGH(?=-\d)", re.IGNORECASE
 )
 """Mentions, references to issues, bare links and addresses of mail."""
 _PIPE = re.compile(r"(\\*)\|")
-# Terminal control, and the marks that make text read in another order than it is written.
+# Terminal control, and marks that reorder text.
 _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 

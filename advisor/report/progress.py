@@ -1,7 +1,4 @@
-"""Progress on stderr: one live view on a terminal, one line a trial elsewhere.
-
-A stream that has gone away is ignored: progress never stops the work.
-"""
+"""Progress on stderr: live on a terminal, else a line a trial; it never stops the work."""
 
 from __future__ import annotations
 
@@ -184,7 +181,7 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 def show(report: Report, stream: TextIO | None = None) -> None:
-    """Print verdict, table, diff and commands: in colour on a terminal, else as Markdown."""
+    """Print the first screen: in colour on a terminal, else as Markdown."""
     stream = stream or sys.stdout
     parts = [section(report) for section in sections.FIRST_SCREEN]
     text = "\n\n".join(filter(None, (*parts, f"Report: `{report.report}`")))

@@ -1,7 +1,4 @@
-"""Sections of a report, in reading order.
-
-Each renders Markdown; one that has nothing to say is empty.
-"""
+"""Sections of a report as Markdown; one that has nothing to say is empty."""
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence

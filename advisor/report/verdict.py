@@ -103,7 +103,7 @@ def whole_gain(found: TuningResult) -> Interval | None:
 def _of_long_runs(found: TuningResult, gain: Interval | None) -> Interval | None:
     """Widen the bounds to at least the smallest gain worth a change.
 
-    The window lasts seconds and the real run hours. Repeated processes do not show that error.
+    Repeated processes do not show the error of a window of seconds in a run of hours.
     """
     return gain and gain.widened(found.state.context.smallest_gain)
 
@@ -377,9 +377,9 @@ def unused_gpu(runs: Sequence[Run], gpus: Sequence[Gpu]) -> str:
 
 
 def more_cpus(runs: Sequence[Run], machine: Machine) -> str:
-    """Sentence on CPUs to request from a scheduler; empty where others hold the program back.
+    """Sentence on CPUs to request from a scheduler; empty where they hold nothing back.
 
-    The work of a unit stays the same, so without the wait the loader needs CPUs in proportion.
+    Without the wait the loader needs CPUs in proportion: a unit stays as much work.
     """
     waits = [run.wait_share or 0.0 for run in runs]
     busy = [run.disturbance.own_cpus or 0.0 for run in runs]

@@ -51,10 +51,10 @@ def claim(
     like: Path | None = None,
     overwrite: bool = False,
 ) -> files.Claim:
-    """Claim `place` of a report and, beside it, JSON, figure and patches; of a page that alone.
+    """Claim `place`, and for a report JSON, figure and patches beside it.
 
-    `never` are files that must stay; nothing is open to more people than the file `like`. Raises
-    OutputRefusedError when one of the places is another's, or cannot be written.
+    Files in `never` must stay; nothing is open to more people than the file `like`. Raises
+    OutputRefusedError if a place is another's, or cannot be written.
     """
     is_other = place.suffix != ".html" if page else place.suffix == ".json"
     if is_other:
@@ -70,7 +70,7 @@ def claim(
 
 
 def write(report: Report, report_md: Path, claimed: files.Claim | None = None) -> None:
-    """Write the report into its places, with secrets masked. Raises OutputRefusedError."""
+    """Write the report into its places, masked. Raises OutputRefusedError."""
     claimed = claimed or claim(report_md)
     report_md = Path(os.path.realpath(report_md))
     report = masked(report)
@@ -99,17 +99,14 @@ def holds_finished(report_md: Path) -> bool:
 
 
 def write_page(report: Report, place: Path, claimed: files.Claim, source: Path) -> None:
-    """Write the page of the report in `source`, with secrets masked. Raises OutputRefusedError."""
+    """Write the report in `source` as a page, masked. Raises OutputRefusedError."""
     report = masked(report).model_copy(update={"report": str(source)})
     marked = f"{page(report)}\n{files.MARKS['.html']}\n"
     claimed.write(Path(os.path.realpath(place)), marked.encode(errors="replace"))
 
 
 def masked(report: Report) -> Report:
-    """`report` without what looks like a secret.
-
-    A masked patch would not apply any more: it is left out, and its advice says so.
-    """
+    """Mask secrets; a patch that would not apply then is left out, with a note."""
     fields = report.model_dump()
     patches = [entry.pop("patch") for entry in fields["suggestions"]]
     fields = masking.mask_value(fields)
