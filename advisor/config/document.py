@@ -8,18 +8,8 @@ from pathlib import Path
 from typing import Literal, NoReturn
 
 from advisor import masking
-from advisor.config import argv, jsonc, python, spelling, swap, toml, yaml
-from advisor.config.leaves import (
-    FLAGS,
-    TOO_DEEP,
-    Option,
-    Scalar,
-    Splice,
-    Syntax,
-    spelled,
-    spliced,
-    syntax_error,
-)
+from advisor.config import argv, jsonc, leaves, python, spelling, swap, toml, yaml
+from advisor.config.leaves import Option, Scalar, Splice, Syntax
 from advisor.errors import ConfigSyntaxError, ConfigUnreadableError, EditRefusedError
 from advisor.model import JsonScalar
 
@@ -64,18 +54,16 @@ class Document:
 
     @cached_property
     def scalars(self) -> Mapping[str, Scalar]:
-        found = spelled(self.text, self.leaves.values(), SYNTAXES[self.format])
+        found = leaves.spelled(self.text, self.leaves.values(), SYNTAXES[self.format])
         return {leaf.path: leaf for leaf in found}
 
     def takes(self, path: str, value: JsonScalar) -> bool:
-        option = self.scalars[path].option if path in self.scalars else None
-        if option and option.choices and value not in option.choices:
-            return False
         try:
             self.with_values({path: value})
         except EditRefusedError:
             return False
-        return True
+        option = self.scalars[path].option
+        return option is None or not option.choices or value in option.choices
 
     def with_values(self, values: Mapping[str, JsonScalar]) -> bytes:
         """Give the bytes other values at these paths. Raises EditRefusedError."""
@@ -115,7 +103,7 @@ class Document:
 
     def _option(self, scalar: Scalar, option: Option, wanted: JsonScalar) -> Splice:
         truth = wanted if isinstance(wanted, bool) else None
-        is_flag, only_true = option.form in FLAGS, option.form == "bare"
+        is_flag, only_true = option.form in leaves.FLAGS, option.form == "bare"
         if wanted is None or (is_flag and truth is None) or (only_true and truth is False):
             self._refuse(f"cannot get {scalar.path} with the value {wanted!r}")
         spelled = str(truth) if truth is not None else self._spell(wanted, None)
@@ -156,7 +144,7 @@ class Document:
     def spliced(self, splices: Iterable[Splice]) -> bytes:
         """Replace parts of the text, without a check of the result."""
         mark = _BOM if self.raw.startswith(_BOM) else b""
-        return mark + spliced(self.text, splices).encode()
+        return mark + leaves.spliced(self.text, splices).encode()
 
 
 def read(path: Path | str) -> Document:
@@ -190,12 +178,12 @@ def parse(
     try:
         found = argv.with_options(text, options) if options else SYNTAXES[format].parse(text, name)
     except (RecursionError, MemoryError) as problem:
-        raise syntax_error(name, text, 0, TOO_DEEP) from problem
-    leaves = {leaf.path: leaf for leaf in found}
-    if len(leaves) > MAX_VALUES:
+        raise leaves.syntax_error(name, text, 0, leaves.TOO_DEEP) from problem
+    by_path = {leaf.path: leaf for leaf in found}
+    if len(by_path) > MAX_VALUES:
         msg = f"{name} holds more than {MAX_VALUES:,} values. Name the config, not a data file."
         raise ConfigUnreadableError(msg)
-    return Document(name=name, format=format, raw=raw, text=text, leaves=leaves, options=options)
+    return Document(name=name, format=format, raw=raw, text=text, leaves=by_path, options=options)
 
 
 def of_command(command: Sequence[str], options: Sequence[Option] = ()) -> Document:
@@ -217,4 +205,4 @@ def _masked(document: Document) -> str:
         if any(masking.is_secret(name, scalar.value) for name in names):
             quote = scalar.text[:1] if scalar.text[:1] in {'"', "'"} else ""
             splices.append((scalar.start, scalar.end, f"{quote}{masking.MASK}{quote}"))
-    return masking.mask_text(spliced(document.text, splices))
+    return masking.mask_text(leaves.spliced(document.text, splices))

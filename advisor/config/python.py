@@ -54,12 +54,9 @@ class Places:
         self._ascii = text.isascii()
 
     def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
-        assert node.end_lineno is not None
-        assert node.end_col_offset is not None
-        return (
-            self._offset(node.lineno, node.col_offset),
-            self._offset(node.end_lineno, node.end_col_offset),
-        )
+        start = self._offset(node.lineno, node.col_offset)
+        # The parser sets both ends.
+        return start, self._offset(node.end_lineno or 0, node.end_col_offset or 0)
 
     def _offset(self, line: int, column: int) -> int:
         """Character offset of the parser's line and byte."""

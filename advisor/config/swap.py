@@ -82,11 +82,12 @@ def recover(path: Path) -> list[str]:
     name = re.compile(rf"\.?{re.escape(_start(target))}[0-9a-f]{{12}}-[0-9a-f]{{12}}\.swap.*")
     notes: list[str] = []
     with contextlib.suppress(OSError):
-        for entry in sorted(os.listdir(target.parent)):  # noqa: PTH208  names are enough
-            if name.fullmatch(entry) and entry.endswith(atomic.DRAFT):
-                target.with_name(entry).unlink()
-            elif name.fullmatch(entry):
-                notes += _tidy(target.with_name(entry), target)
+        entries = os.listdir(target.parent)  # noqa: PTH208  names are enough
+        for file in map(target.with_name, sorted(filter(name.fullmatch, entries))):
+            if file.name.endswith(atomic.DRAFT):
+                file.unlink()
+            else:
+                notes += _tidy(file, target)
     return notes
 
 
@@ -150,8 +151,7 @@ def _digest(content: bytes) -> str:
 def exchange(one: Path, other: Path) -> bool:
     """Exchange two files atomically; False if unsupported. Raises OSError."""
     library = ctypes.CDLL(None, use_errno=True)
-    names = os.fsencode(one), os.fsencode(other)
-    where = (_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE)
+    where = (_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE)
     if not hasattr(library, "renameat2"):
         return False
     if not library.renameat2(*where):

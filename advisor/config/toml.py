@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from advisor.config import spelling
 from advisor.config.leaves import Scalar, Syntax, syntax_error
 from advisor.config.spelling import double_quoted
-from advisor.model import JsonScalar
 
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\r\n]*)*")
 _KEY_PART = re.compile(r"""[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*'""")
@@ -117,8 +116,7 @@ class _Scanner:
         start = self._at
         word = self._take(_STRING) or self._take(_DATE_AND_TIME) or self._take(_WORD)
         read = tomllib.loads(f"x = {word}")["x"]
-        plain = isinstance(read, (str, int, float))  # else a date, which stays text
-        value: JsonScalar = read if plain else word
+        value = read if isinstance(read, (str, int, float)) else word  # a date stays text
         why = "it is a block of text" if word.startswith(('"""', "'''")) else None
         return Scalar(path, value, start, self._at, why)
 

@@ -26,10 +26,13 @@ class Family:
     def holds(self, value: JsonScalar | tuple[JsonScalar, ...]) -> bool:
         if _squeezed(value) in self.words:
             return True
-        if not self.types & types_of(value):
-            return False
-        each = map(number_of, value if isinstance(value, tuple) else (value,))
-        return all(number is None or self.low <= number <= self.high for number in each)
+        return bool(self.types & types_of(value)) and within(self.low, value, self.high)
+
+
+def within(low: float, value: JsonScalar | tuple[JsonScalar, ...], high: float) -> bool:
+    """True if every number of `value` lies in the range."""
+    each = map(number_of, value if isinstance(value, tuple) else (value,))
+    return all(number is None or low <= number <= high for number in each)
 
 
 def _squeezed(value: object) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from advisor.knobs.catalogue import Family, Meaning, families, rules_for, table_of
-from advisor.knobs.tree import Leaf, number_of, words_of
+from advisor.knobs.catalogue import Family, Meaning, families, rules_for, table_of, within
+from advisor.knobs.tree import Leaf, words_of
 
 Words = tuple[str, ...]
 
@@ -59,11 +59,11 @@ def known() -> frozenset[str]:
 
 def _kind_of_name(kind: str, row: dict[str, Any]) -> KindOfName:
     phrases = {_respelled(p): weight for p, weight in _weights(row, "name").items()}
-    order = sorted(phrases, key=lambda phrase: (-len(phrase), -abs(phrases[phrase])))
+    ordered = sorted(phrases.items(), key=lambda each: (-len(each[0]), -abs(each[1])))
     return KindOfName(
         kind=kind,
         family=families()[row["value"]],
-        phrases={phrase: phrases[phrase] for phrase in order},
+        phrases=dict(ordered),
         above=_weights(row, "above"),
         usual=tuple(row.get("usual", (-math.inf, math.inf))),
     )
@@ -182,9 +182,8 @@ def _around(leaf: Leaf, kind: KindOfName) -> Iterator[tuple[str, int]]:
             word = max(listed, key=lambda word: abs(kind.above[word]))
             yield f"under `{word}`", kind.above[word]
             break
-    values = leaf.value if isinstance(leaf.value, tuple) else (leaf.value,)
-    numbers = [number for value in values if (number := number_of(value)) is not None]
-    if any(not kind.usual[0] <= number <= kind.usual[1] for number in numbers):
+    least, most = kind.usual
+    if not within(least, leaf.value, most):
         yield f"the value {leaf.value}", _OUTSIDE_USUAL
 
 
