@@ -1,8 +1,8 @@
 """Commands: flags are settings like any other.
 
-The text is the argv joined by NUL, which no argument can hold. Flags of interpreter and
-launchers, before the program's name, are no settings. Known options that were not typed
-are leaves without any text: setting one adds it.
+The text is the argv joined by NUL, which no argument can hold. Flags before the
+program's name are no settings. Known options that were not typed are leaves without
+text: setting one adds it.
 """
 
 import itertools
@@ -75,14 +75,14 @@ def with_options(text: str, options: Sequence[Option]) -> list[Scalar]:
 
 
 def _spellings(options: Sequence[Option]) -> dict[str, tuple[str, bool]]:
-    """Flag of each way to type an option, and False for the negation of a pair."""
+    """Flag by spelling, with False for the negation of a pair."""
     negations = {o.words("", False)[0]: (o.flag, False) for o in options if o.form == "pair"}
     typed = {word: (o.flag, True) for o in options for word in (o.flag, *o.others)}
     return negations | typed
 
 
 def _option_of(typed: str, spellings: Mapping[str, tuple[str, bool]]) -> tuple[str, bool]:
-    """Option of a flag, also of an abbreviated one; an unknown flag is its own."""
+    """Option of a flag, even abbreviated; an unknown flag is its own."""
     begin_so = {known for word, known in spellings.items() if word.startswith(typed)}
     if typed in spellings or not typed.startswith("--") or len(begin_so) != 1:
         return spellings.get(typed, (typed, True))
@@ -92,8 +92,8 @@ def _option_of(typed: str, spellings: Mapping[str, tuple[str, bool]]) -> tuple[s
 def first_own_word(words: Sequence[str]) -> int:
     """Index of the first program argument.
 
-    Behind a launcher the program is a script, a module or code, else the first word that
-    is no option. A command without a program has no argument of its own.
+    Behind a launcher the program is a script, a module or code, else the first word
+    that is no option. A command without a program has no argument of its own.
     """
     names = [PurePath(word).name for word in words]
     starts = [name in _LAUNCHERS or _INTERPRETER.fullmatch(name) is not None for name in names]
@@ -114,7 +114,7 @@ def first_own_word(words: Sequence[str]) -> int:
 def _flags(
     words: Sequence[str], first: int, bare: Iterable[str]
 ) -> Iterator[tuple[int, str, int, str | None]]:
-    """Find flags: the word of the value, path, value offset and edit problem."""
+    """Find flags: word of the value, path, value offset, edit problem."""
     end = words.index("--", first) if "--" in words[first:] else len(words)
     words, number = words[:end], first
     keys = _yacs_keys(words, first)

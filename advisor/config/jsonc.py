@@ -1,7 +1,7 @@
 """JSON with comments, trailing commas, duplicate keys and NaN.
 
-`json.loads` reads a copy whose comments and trailing commas are blanked out; the tokens of
-that copy give the place of every value.
+`json.loads` reads a copy whose comments and trailing commas are blanked out; its tokens
+give the places of values.
 """
 
 import itertools
@@ -42,7 +42,7 @@ def _blanked(text: str) -> str:
 
 
 def _leaves(token: re.Match[str], rest: Iterator[re.Match[str]], path: str) -> Iterator[Scalar]:
-    """Scalars of the value that begins with `token`; the text is known to be grammatical."""
+    """Scalars of the value that begins with `token`, in valid text."""
     if token[0] == "{":
         members = {}
         while (key := next(rest))[0] != "}":

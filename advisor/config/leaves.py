@@ -153,7 +153,7 @@ def line_starts(text: str) -> list[int]:
 def syntax_error(
     name: str, text: str, at: int | tuple[int, int], problem: str
 ) -> ConfigSyntaxError:
-    """Make a syntax error at an offset, or at a line and column from 1."""
+    """Syntax error at an offset, or at line and column from 1."""
     if isinstance(at, int):
         at = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
     line, column = at

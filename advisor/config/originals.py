@@ -1,9 +1,9 @@
 """Originals of rewritten configs, and `revert`.
 
 Before a config is replaced, a file in the state folder keeps its bytes and the values
-that are edited. `gpu-advisor revert` gives the original back byte for byte; in a file that
-was edited since, it puts back only the values that still stand as they were written. A
-rewrite of which no value is in the config was never put in place, or was undone by hand.
+that are edited. `gpu-advisor revert` gives it back byte for byte; in a file that was
+edited since, only values that still stand as they were written. A rewrite without a
+value in the config was never put in place, or was undone by hand.
 """
 
 import contextlib
@@ -80,7 +80,7 @@ class Versions:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Lock this config against other calls. Raises StateBusyError and StateUnusableError."""
+        """Lock out other calls. Raises StateBusyError and StateUnusableError."""
         try:
             self._quality.mkdir(parents=True, exist_ok=True, mode=0o700)
             lock = (self.folder / "lock").open("ab")
@@ -122,8 +122,8 @@ class Versions:
     def _place(self, version: Version) -> Path:
         return self.folder / f"{version.number:04d}.json"
 
-    # The original's quality is measured once and outlives rewrites, so that a tolerance is always
-    # taken from the original and never adds up over repeated calls.
+    # The original's quality is measured once and outlives rewrites, so that a tolerance
+    # never adds up over repeated calls.
 
     def quality_reference(self, measure_key: str) -> dict[str, float] | None:
         """Original quality for `measure_key`, if the config descends from it."""
@@ -156,7 +156,7 @@ def recover(config: Path) -> list[str]:
 
 
 def in_place(version: Version, current: bytes, config: Path) -> bool:
-    """True if `current` holds a value of `version`, or is unreadable: look at it."""
+    """True if `current` holds a value of `version`, or cannot be parsed."""
     if current == version.tuned:
         return True
     if current == version.original:
@@ -174,7 +174,7 @@ def in_place(version: Version, current: bytes, config: Path) -> bool:
 def undo(version: Version, current: bytes, config: Path) -> bytes:
     """Take `version` back from `current`, the bytes of `config`.
 
-    An untouched file gives the original; else only spans that hold our values are put back.
+    An untouched file gives the original; else only our values are put back.
     Raises RevertConflictError with a diff where one does not.
     """
     if current == version.tuned:

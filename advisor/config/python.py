@@ -1,10 +1,9 @@
 """Python configs: literals of the syntax tree, never run.
 
-A leaf is written out: `batch_size = 32`, a keyword of a call (`dict(batch_size=32)`,
-`L(build_loader)(total_batch_size=16)`), a dict's value, a list item, a class field, or
-a part that is set (`train.max_iter = 90000`, `cfg["lr"] = 0.1`). One that is computed,
-set under a condition, or changed again says why it is left. Of statements that set one
-name the last counts.
+Leaves are written out: `batch_size = 32`, keywords of calls (`dict(batch_size=32)`,
+`L(build_loader)(total_batch_size=16)`), dict values, list items, class fields, and parts
+that are set (`train.max_iter = 90000`, `cfg["lr"] = 0.1`). One that is computed, set
+under a condition, or changed again says why it is left. Of one name the last counts.
 """
 
 import ast

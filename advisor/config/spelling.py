@@ -13,7 +13,7 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_/+\-]+")
 
 
 def member(parent: str, key: str | int) -> str:
-    """Path of a key in the mapping at `parent`, or of an index in the list there."""
+    """Path of a key or an index below `parent`."""
     if isinstance(key, int):
         return f"{parent}[{key}]"
     if _PLAIN_KEY.fullmatch(key):
@@ -26,7 +26,7 @@ _BOOLEANS = (("true", "false"), ("yes", "no"), ("on", "off"))
 
 
 def in_family(value: JsonScalar, old: JsonScalar, text: str) -> JsonScalar:
-    """`value` in the type of `old`, spelled `text`: quoted, float and whole stay so."""
+    """`value` like `old`, spelled `text`: quoted, float and whole stay so."""
     if isinstance(old, str) and text[:1] in ("'", '"'):
         if isinstance(value, bool) and old.lower() in _BOOLEANS[0]:
             return spell_boolean(value, old)
@@ -56,7 +56,7 @@ def spell_number(value: float) -> str:
 
 
 def spell_boolean(value: bool, old: str, plain: str = "true") -> str:
-    """Spell a boolean in the style of the `old` one, or of `plain` where that is none."""
+    """Spell a boolean like `old`, or like `plain` if that is none."""
     family = [pair for pair in _BOOLEANS if old.lower() in pair]
     like, (true, false) = (old, family[0]) if family else (plain, _BOOLEANS[0])
     word = true if value else false

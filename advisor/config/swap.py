@@ -1,9 +1,9 @@
-"""Bytes of a config: bounded reads, and swaps that other programs' edits survive.
+"""Bytes of a config: bounded reads, swaps that other programs' edits survive.
 
 New bytes are written beside the config, under a name that tells what should come out
-and what goes in. Then the two files change places. If something else came out, somebody
-saved the config meanwhile, and their file is put back. A call that is killed at any of
-these moments leaves a file whose name and content tell the next call what to do.
+and what goes in. Then the files change places. If something else came out, somebody
+saved the config meanwhile, and their file is put back. A call that is killed leaves a
+file whose name and content tell the next call what to do.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ MAX_BYTES = 2 * 1024 * 1024
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read a config. Raises ConfigMissingError or ConfigUnreadableError; never blocks."""
+    """Read without blocking. Raises ConfigMissingError or ConfigUnreadableError."""
     try:
         return files.read_whole(path, MAX_BYTES)
     except FileNotFoundError as problem:
@@ -44,7 +44,7 @@ _NOT_OFFERED = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EPERM}
 def write_atomic(path: Path, content: bytes, expected: bytes) -> None:
     """Replace the file's bytes in one step, if it still holds `expected`.
 
-    Follows symbolic links; keeps mode, extended attributes, and the owner where it can.
+    Follows links; keeps mode, extended attributes, and the owner where it can.
     Raises EditRefusedError if somebody changed the file, and ConfigReadOnlyError.
     """
     target = Path(os.path.realpath(path))  # where links lead in a circle, the read says so
@@ -72,9 +72,9 @@ def write_atomic(path: Path, content: bytes, expected: bytes) -> None:
 
 
 def recover(path: Path) -> list[str]:
-    """Clean up after a killed call's swap, while no other call works; return notes.
+    """Clean up after a killed swap, while no other runs; return notes.
 
-    A file that somebody saved in the very moment of the kill is kept beside the config.
+    A file that somebody saved in the moment of the kill is kept beside the config.
     """
     target = Path(os.path.realpath(path))
     if not os.path.exists(target):  # noqa: PTH110  a Path may raise
@@ -94,7 +94,7 @@ def recover(path: Path) -> list[str]:
 def _put_in_place(file: Path, target: Path, out: str) -> bool:
     """True if new bytes replaced those with the digest `out`."""
     if not exchange(file, target):
-        # Not offered by this file system: a look and a rename, as close together as can be.
+        # Not offered by this file system: a look, and at once a rename.
         if _digest(target.read_bytes()) != out:
             return False
         file.replace(target)
@@ -131,7 +131,7 @@ def _tidy(file: Path, target: Path) -> list[str]:
 
 
 def _look_alike(file: Path, original: Path) -> None:
-    """Give `file` the owner, mode and attributes of `original`, and the present time."""
+    """Copy owner, mode and attributes of `original`; set the present time."""
     facts = original.stat()
     with contextlib.suppress(OSError):
         os.chown(file, facts.st_uid, facts.st_gid)

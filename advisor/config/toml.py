@@ -1,4 +1,4 @@
-"""TOML: a scanner over text that `tomllib` accepted, which also reads each value."""
+"""TOML: a scanner of text that `tomllib` accepted."""
 
 import re
 import tomllib

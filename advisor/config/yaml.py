@@ -1,4 +1,4 @@
-"""YAML as PyYAML composes it; no tag is constructed, and aliases stay shared."""
+"""YAML as PyYAML composes it; no tag is constructed, aliases stay shared."""
 
 import re
 from collections.abc import Iterator

@@ -12,7 +12,7 @@ from advisor.model import Change, JsonScalar, Knob, KnobConstraint
 
 
 def is_ban(comment: str | None) -> bool:
-    """True if `comment` forbids a change; one that asks for a multiple does not."""
+    """True if `comment` forbids a change, and not just asks for multiples."""
     left = pattern_of("comments", "multiple").sub(" ", comment or "")
     return bool(pattern_of("comments", "constraint").search(left))
 
@@ -22,10 +22,10 @@ NARROW = ("bfloat16", "float16")
 
 
 def precision_choices(knob: Knob) -> dict[str, JsonScalar]:
-    """Precisions to try, bfloat16 first, as spelled values; empty for an unknown spelling.
+    """Precisions to try, bfloat16 first; empty for an unknown spelling.
 
-    They are spelled like the present one: `16-mixed` gives `bf16-mixed`, `fp32` gives
-    `bf16` and `fp16`, and a flag that is off can be put on.
+    They are spelled alike: `16-mixed` gives `bf16-mixed`, `fp32` gives `bf16` and
+    `fp16`, and a flag that is off can be put on.
     """
     if isinstance(knob.value, bool):
         return {} if knob.value else dict.fromkeys(dtypes_of_flag(knob), True)
@@ -72,8 +72,8 @@ def move(
 ) -> tuple[Change, ...] | InvalidChange:
     """Move a knob with its links, or say why not.
 
-    An accumulation keeps the effective batch, so that the learning rate stays right.
-    `beyond`: a batch may hold more than one update did.
+    An accumulation keeps the effective batch: the learning rate stays right. `beyond`:
+    a batch may hold more than one update did.
     """
     knob = findings.knob(path)
     if knob is None:
@@ -137,7 +137,7 @@ class _Plan:
 
 
 def _move_product(plan: _Plan, link: KnobConstraint) -> str | None:
-    """Keep batch x accumulation: the other gives way; a written product must divide."""
+    """Keep batch x accumulation by the other; a written product must divide."""
     new = number_of(plan.value)
     if not new or new < 1:
         return f"a {plan.knob.kind} is at least 1"

@@ -1,4 +1,4 @@
-"""Catalogue of value families and whole-name rules, and arithmetic of noise schedules."""
+"""Catalogue of value families and whole-name rules; arithmetic of noise schedules."""
 
 import functools
 import math
@@ -130,7 +130,7 @@ def catalogue() -> dict[str, Any]:
 
 @functools.cache
 def pattern_of(table: str, key: str = "names") -> re.Pattern[str]:
-    """The expressions of one list of the catalogue as one, in any case."""
+    """Expressions of one list as one pattern, in any case."""
     return _union(catalogue()[table][key], re.IGNORECASE)
 
 
@@ -190,7 +190,7 @@ LARGEST_BETA = 0.999
 
 
 def log_signal(start: float, end: float, steps: int, power: int) -> float:
-    """Log-signal log prod(1 - beta_t), where beta ** (1 / power) rises in a line.
+    """Log-signal log prod(1 - beta_t); beta ** (1 / power) rises in a line.
 
     Raises ValueError for a noise rate beta outside [0, 1).
     """
@@ -206,7 +206,7 @@ def log_signal(start: float, end: float, steps: int, power: int) -> float:
 def rescaled_schedule(
     start: float, end: float, steps: int, new_steps: int, power: int = 1
 ) -> tuple[float, float]:
-    """Ends that keep the terminal signal in `new_steps`. Raises ValueError if none do."""
+    """Ends that keep the terminal signal. Raises ValueError if none do."""
     wanted = log_signal(start, end, steps, power)
     if wanted == 0:
         msg = f"a schedule from {start} to {end} adds no noise"

@@ -33,7 +33,7 @@ def _of_kind(kind: str, knobs: Sequence[Knob]) -> list[Knob]:
 
 
 def _nearest(knob: Knob, others: Sequence[Knob]) -> list[Knob]:
-    """The knob of `others` whose path begins most like that of `knob`, if any."""
+    """The one of `others` whose path begins most like that of `knob`."""
 
     def shared(other: Knob) -> int:
         pairs = zip(parts_of(knob.path), parts_of(other.path), strict=False)

@@ -17,7 +17,7 @@ from advisor.model import SAMPLER_FORWARDS, Effects, JsonScalar, Knob, Phase
 
 
 class Trace(NamedTuple):
-    """One way in which a setting shows: its value over those that share it."""
+    """Way in which a setting shows: its value over those that share it."""
 
     shown_in: str
     """Kind of the count that it shows in."""
@@ -55,7 +55,7 @@ KINDS = tuple(dict.fromkeys(trace.shown_in for trace in TRACES))
 
 
 def observed(kind: str, seen: Effects) -> float | None:
-    """The count of one kind; None if too common to be a trace."""
+    """Count of one kind; None if too common to be a trace."""
     count, least = {
         "batch_size": (seen.batch if seen.batch_asked is None else seen.batch_asked, 1),
         "num_workers": (seen.workers, 0),
@@ -68,7 +68,7 @@ def observed(kind: str, seen: Effects) -> float | None:
 def open_kinds(
     found: Iterable[Findings], seen: Effects, kinds: Sequence[str], phases: Sequence[str]
 ) -> tuple[str, ...]:
-    """Observed kinds that no knob of these phases, or else of any, explains."""
+    """Observed kinds that no knob of these or else any phases explains."""
     knobs = [knob for each in found for knob in each.knobs]
     open_ = []
     for kind in KINDS:
@@ -185,7 +185,7 @@ MOST = 16
 MULTIPLES = (2, 4, 8, 16)
 """Tried first: of two multiples one divides the other, as heads and widths need."""
 MOST_WORKERS = 8
-"""A value that may be the workers is not raised beyond it, or twice its present value."""
+"""Most that may be the workers, or twice the present value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,14 +204,14 @@ def trial_values(
 ) -> tuple[Move, ...]:
     """Distinct value for each suspect; indistinguishable ones are left out.
 
-    Of equal ones the later get the larger values, `backwards` the smaller: if one must
-    divide another, it does in one of the two. `room`: memory there is, as a multiple.
+    Of equal ones the later get larger values, `backwards` smaller: if one must divide
+    another, it does in one of the two. `room`: memory there is, as a multiple.
     `lower`: smaller values first.
     """
     alike: dict[tuple[JsonScalar, str], list[Suspect]] = {}
     for suspect in suspected[:MOST]:
         alike.setdefault((suspect.value, type(suspect.value).__name__), []).append(suspect)
-    # Where batches share an update, the batch that shows depends on the new accumulation.
+    # In a shared update the batch that shows depends on the new accumulation.
     groups = sorted(alike.values(), key=lambda group: not _in_accumulation(group))
     worlds = [seen]
     taken = {(kind, observed(kind, seen)) for kind in KINDS}
@@ -296,7 +296,7 @@ class Followed(NamedTuple):
 def read_outcome(
     moved: Sequence[Move], before: Effects, after: Effects, kinds: Iterable[str]
 ) -> tuple[list[Followed], set[str]]:
-    """Find the moved values that show exactly as predicted, and the kinds that none explains."""
+    """Moved values that show as predicted, and kinds that none explains."""
     followed: list[Followed] = []
     unclear: set[str] = set()
     for kind in kinds:
@@ -305,7 +305,7 @@ def read_outcome(
             continue
         traced = ((move, _trace_to(move, kind, after, new)) for move in moved)
         shown = [(move, trace) for move, trace in traced if trace is not None]
-        # A batch over an accumulation that moved with it shows as the quotient by definition.
+        # A batch over an accumulation that moved with it is the quotient by definition.
         plain = [(move, trace) for move, trace in shown if not trace.over and trace.times == 1.0]
         shown = plain or shown
         if len(shown) != 1 or old is None or new is None:

@@ -18,7 +18,7 @@ _REFERENCE = re.compile(r"\$\{|\A<[^<>\s]+>|\A\$?@[\w#]|\A\$[A-Za-z_]\w*\Z")
 
 
 def lives_elsewhere(leaf: Leaf) -> bool:
-    """True for an alias, a computed value, and a reference such as `${a.b}`."""
+    """True for an alias, a computed value, a reference such as `${a.b}`."""
     why = leaf.scalar.why or ""
     computed = leaf.value is None and why.startswith(COMPUTED)
     refers = isinstance(leaf.value, str) and _REFERENCE.search(leaf.value) is not None
@@ -38,7 +38,7 @@ def files_named(leaf: Leaf) -> list[str]:
 
 
 def find(document: Document, *, phase: Phase | None = None) -> Findings:
-    """Find knobs, links, look-alikes and outputs; `phase` is that of the command."""
+    """Find knobs, links, look-alikes and outputs; `phase` is the command's."""
     finder, name = _Finder(document, phase), document.name
     knobs: list[Knob] = []
     traps: list[FalseMatch] = []
@@ -62,7 +62,7 @@ def find(document: Document, *, phase: Phase | None = None) -> Findings:
 
 
 def phase_of_command(document: Document) -> Phase | None:
-    """Phase by flags or subcommands, if any: many a `train.py` runs a test."""
+    """Phase by flags or subcommands: many a `train.py` runs a test."""
     return _switched_to(leaves(document.scalars)) or next(
         (p for word in _title(document).split() if (p := phase_words().get(word))), None
     )

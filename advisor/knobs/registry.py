@@ -1,7 +1,7 @@
 """Every kind of knob, one KnobSpec each.
 
-A further DataLoader argument is one row of LOADER_ARGUMENTS: all rooms read the spec. Names
-that need more than a pattern stand in catalogue.toml and names.toml.
+A further DataLoader argument is one row of LOADER_ARGUMENTS: all rooms read the spec.
+Names that need more than a pattern stand in catalogue.toml and names.toml.
 """
 
 from collections.abc import Mapping
@@ -30,11 +30,11 @@ class KnobSpec:
     """The phase where nothing says otherwise."""
     unit: str | None = None
     effect: str = ""
-    """Field of Effects, or argument of the observed DataLoader, that shows its value."""
+    """Field of Effects, or of the observed DataLoader, that shows its value."""
     default: JsonScalar = None
     """Value without the argument."""
     candidates: tuple[JsonScalar, ...] = ()
-    """Values to try on top of the best, where a search of its own does not choose them."""
+    """Values to try on top of the best, where no search of its own chooses them."""
     in_code: int | bool | None = None
     """Value to suggest for the code, where no config holds the argument."""
     needs: tuple[Prerequisite, ...] = ()
@@ -141,7 +141,7 @@ KINDS = (
     KnobSpec("fused_kernels", "fused optimizer", "numeric", "level", phase="train"),
 )  # fmt: skip
 REGISTRY: Mapping[str, KnobSpec] = {spec.kind: spec for spec in KINDS}
-"""Kinds by name: those that are tuned, and those that constraints and quality need."""
+"""Kinds by name: of knobs to tune, and of those that constraints and quality need."""
 
 
 def loader_arguments(need: Prerequisite | None = None) -> tuple[str, ...]:

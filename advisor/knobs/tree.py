@@ -26,7 +26,7 @@ class Leaf:
     name: str
     """Its canonical form: `IMS_PER_BATCH` is `ims_per_batch`, `AdamW.lr` is `lr`."""
     ancestors: tuple[str, ...]
-    """Canonical names of the keys above, nearest first; list indices are left out."""
+    """Canonical names of the keys above, nearest first, without list indices."""
     words: frozenset[str]
     """Names of the ancestors and the words they are made of."""
     keys: frozenset[str]
@@ -42,7 +42,7 @@ class Leaf:
 
 @functools.lru_cache(maxsize=4096)
 def canonical(key: str) -> str:
-    """Last part of a key: its words in lower case, joined by `_`."""
+    """Last part of a key: lower-case words, joined by `_`."""
     return _snake(_scoped(key)[-1])
 
 
@@ -72,7 +72,7 @@ def parts_of(path: str) -> tuple[Part, ...]:
 
 
 def leaves(scalars: Mapping[str, Scalar]) -> list[Leaf]:
-    """Leaves of a document in order; a list of scalars is one leaf."""
+    """Leaves of a document; a list of scalars is one leaf."""
     groups: dict[tuple[Part, ...], list[Scalar]] = {}
     lists: set[tuple[Part, ...]] = set()
     children: dict[tuple[Part, ...], set[str]] = {}

@@ -188,7 +188,7 @@ def _around(leaf: Leaf, kind: KindOfName) -> Iterator[tuple[str, int]]:
 
 
 def of_key_above(leaf: Leaf) -> Leaf | None:
-    """Give `leaf` the key above as its name, if its own says nothing."""
+    """Name `leaf` by the key above, if its own says nothing."""
     row = names()["value-of-the-key-above"]
     words = words_in(leaf.name)
     is_part = words and neutral().union(row["parts"]).issuperset(words)

@@ -94,9 +94,9 @@ def member(run: Run) -> str:
 
 
 def parts_of_time(runs: Sequence[Run]) -> list[str]:
-    """Lines of the parts of the time, each with the largest gain without it.
+    """Lines of the parts of the time, with the largest gain without each.
 
-    A share s gives at most 1 / (1 - s): Amdahl's law; compute, twice as fast at most.
+    A share s gives at most 1 / (1 - s) (Amdahl); compute is at most twice as fast.
     """
     run, lines = typical(runs), []
     for name, words in PARTS.items():
@@ -173,9 +173,9 @@ def _sentence(runs: Sequence[Run], run: Run, part: str, rate: str) -> str:
 
 
 def bottleneck_part(run: Run) -> str | None:
-    """Field of Shares that sets the rate; None where the parts are unknown.
+    """Field of Shares that sets the rate; None for unknown parts.
 
-    Of a GPU it is the part that left it too little to do, if that is large or the GPU
+    Of a GPU it is the part that left it too little to do, if that is large or the card
     worked less than half of the time.
     """
     compute, other = run.shares.compute, run.shares.other
@@ -186,7 +186,7 @@ def bottleneck_part(run: Run) -> str | None:
         return worst if lost[worst] >= WORTH_NAMING or mostly_idle else "compute"
     if (run.wait_share or 0.0) >= WAITING:
         return "data_wait"
-    # With work in flight the host may wait for the card, which must have been seen idle.
+    # With work in flight the host may wait for a card that was not seen idle.
     util_pct = run.telemetry.gpu_util_pct
     host_waits = run.on_gpu and (util_pct is None or util_pct > 100 * (1 - WAITING) / 2)
     if other is not None and compute is not None and other > compute and not host_waits:

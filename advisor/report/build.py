@@ -123,7 +123,7 @@ def sides(found: TuningResult) -> tuple[Side, Side]:
 
 
 def runs_of(found: TuningResult, candidate: Candidate) -> list[Run]:
-    """Sound runs of one configuration; quiet ones alone where there are two or more.
+    """Sound runs of one configuration; two or more quiet ones stand alone.
 
     They are of baseline and comparisons: a run of the search chose the candidate.
     """
@@ -147,8 +147,8 @@ def side(
 ) -> Side:
     """One column, from the runs of one configuration.
 
-    Its rate is the median of `timed`, unless given, with exact bounds or else their range;
-    none for one process.
+    Its rate is the median of `timed`, unless given, with exact bounds or else the
+    range; none for one process.
     """
     if not runs or not timed:
         return Side(quality=quality)

@@ -1,4 +1,4 @@
-"""Figure of a report, as SVG for white and dark pages: throughput and memory by batch size."""
+"""SVG of throughput and memory by batch size, for white and dark pages."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -67,7 +67,7 @@ def batch_curve(report: Report) -> Curve | None:
 
 
 def draw(report: Report) -> bytes | None:
-    """Draw the curve as SVG; None without one. The same report gives the same bytes."""
+    """Draw the curve as SVG, always the same bytes; None without one."""
     curve = batch_curve(report)
     if curve is None:
         return None

@@ -1,7 +1,7 @@
 """Untrusted text as harmless Markdown.
 
-Config values, paths and ends of logs are read in a report on GitHub. `Markup` means here:
-Markdown that is safe as it stands.
+Config values, paths and ends of logs are read on GitHub. `Markup` means here: Markdown
+that is safe as it stands.
 """
 
 import json
@@ -63,7 +63,7 @@ def value(found: Any, limit: int = 60) -> Markup:
 def cell(content: object) -> Markup:
     """Cell of a table; a pipe does not end it."""
     shown = text(content).replace("\n", " ")
-    # A pipe needs an odd number of backslashes before it, or the row is split there.
+    # Before a pipe an odd number of backslashes, or the row is split there.
     return as_markdown(_PIPE.sub(lambda run: run[1] + "\\" * (1 + len(run[1]) % 2) + "|", shown))
 
 
@@ -88,7 +88,7 @@ def stacked(*blocks: str) -> Markup:
 
 
 def details(summary: object, *blocks: str) -> Markup:
-    """Blocks that open on a click, below a plain summary; empty without blocks."""
+    """Blocks that open on a click on `summary`; empty without blocks."""
     head = f"<details>\n<summary>{_calm(one_line(str(summary)))}</summary>"
     body = stacked(*blocks)
     return stacked(head, body, "</details>") if body else body

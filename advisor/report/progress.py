@@ -1,4 +1,4 @@
-"""Progress on stderr: live on a terminal, else a line a trial; it never stops the work."""
+"""Progress on stderr, live or by line; a lost stream stops no work."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ class Progress:
 def _rows(
     tried: Mapping[str, Sequence[Run | Failure]],
 ) -> Iterator[tuple[float, list[str]]]:
-    """Rate and cells of variants: the original, then the fastest ones, then failures."""
+    """Rate and cells of variants: the original, the fastest ones, failures."""
     runs = {label: [r for r in some if isinstance(r, Run)] for label, some in tried.items()}
     rates = {label: median(r.units_per_s for r in some) for label, some in runs.items() if some}
     original, *others = runs

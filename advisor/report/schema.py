@@ -265,4 +265,4 @@ class Report(Part):
 
 
 HEADLINE = tuple(Report.model_fields)[2 : list(Report.model_fields).index("report") + 1]
-"""Keys of the one object that `optimize --json` prints: the first block, without its mark."""
+"""Keys that `optimize --json` prints: the first block, without its mark."""

@@ -1,4 +1,4 @@
-"""Sections of a report as Markdown; one that has nothing to say is empty."""
+"""Sections of a report as Markdown; one with nothing to say is empty."""
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
@@ -111,7 +111,7 @@ def gpu_lead(report: Report) -> str:
 
 
 def _why_not_full(side: Side) -> str:
-    """Largest part of the time that leaves the GPU too little to do."""
+    """Largest part of the time that leaves the GPU idle."""
     largest = max(IDLE, key=lambda name: side.shares.get(name, 0.0))
     share = side.shares.get(largest, 0.0)
     if (side.gpu_util_pct or 0.0) >= BUSY_PCT or share < numbers.WORTH_SAYING:
@@ -309,7 +309,7 @@ def rounds(report: Report) -> str:
 
 
 def trials(report: Report) -> str:
-    """Every process of the call, and the last output of those that failed."""
+    """Every process of the call, with the output of failed ones."""
     rate = f"{numbers.plural(report.unit)}/s"
     head = ("trial", "purpose", "variant", rate, "batch", "workers", "wait", "peak memory", "took")
     blocks = [table((*head, ""), "lllrrrrrrl", map(_trial, report.trials))]

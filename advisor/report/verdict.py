@@ -1,4 +1,4 @@
-"""Verdict of a search with gain and reason, and the caveats beside it."""
+"""Verdict of a search with gain, reason and caveats."""
 
 import math
 import re
@@ -103,7 +103,7 @@ def whole_gain(found: TuningResult) -> Interval | None:
 def _of_long_runs(found: TuningResult, gain: Interval | None) -> Interval | None:
     """Widen the bounds to at least the smallest gain worth a change.
 
-    Repeated processes do not show the error of a window of seconds in a run of hours.
+    Repeated processes hide the error of a window of seconds in a run of hours.
     """
     return gain and gain.widened(found.state.context.smallest_gain)
 
@@ -240,7 +240,7 @@ def _compared(step: Comparison, state: TunerState, title: str = "") -> Candidate
 
 
 def _likely_suggestions(state: TunerState) -> list[tuple[str, Comparison]]:
-    """Suggestions that may be faster by their rounds and are not proven, the best first."""
+    """Suggestions that may be faster and are not proven, the best first."""
     objective, least = state.context.objective, state.context.smallest_gain
     ranked = sorted(state.suggestions, key=lambda each: -each.gain)
     unproven = (each for each in ranked if not is_confirmed(state, each))
@@ -256,7 +256,7 @@ def _never_compared(state: TunerState) -> bool:
 
 
 def _faster(found: TuningResult) -> list[tuple[float, Candidate, str]]:
-    """Candidates beyond a tie, the fastest first: gain, and the reason against it if any."""
+    """Candidates beyond a tie, the fastest first, with any reason against them."""
     state = found.state
     refused: dict[str, str] = {}
     ran: list[tuple[float, Candidate]] = []
@@ -377,7 +377,7 @@ def unused_gpu(runs: Sequence[Run], gpus: Sequence[Gpu]) -> str:
 
 
 def more_cpus(runs: Sequence[Run], machine: Machine) -> str:
-    """Sentence on CPUs to request from a scheduler; empty where they hold nothing back.
+    """Sentence on CPUs to request; empty where they hold nothing back.
 
     Without the wait the loader needs CPUs in proportion: a unit stays as much work.
     """

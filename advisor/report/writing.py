@@ -53,7 +53,7 @@ def claim(
 ) -> files.Claim:
     """Claim `place`, and for a report JSON, figure and patches beside it.
 
-    Files in `never` must stay; nothing is open to more people than the file `like`. Raises
+    Files in `never` must stay; nothing is open to more people than `like`. Raises
     OutputRefusedError if a place is another's, or cannot be written.
     """
     is_other = place.suffix != ".html" if page else place.suffix == ".json"
@@ -106,7 +106,7 @@ def write_page(report: Report, place: Path, claimed: files.Claim, source: Path) 
 
 
 def masked(report: Report) -> Report:
-    """Mask secrets; a patch that would not apply then is left out, with a note."""
+    """Mask secrets; a patch that they would break is left out, and said."""
     fields = report.model_dump()
     patches = [entry.pop("patch") for entry in fields["suggestions"]]
     fields = masking.mask_value(fields)
