@@ -178,9 +178,8 @@ def _move_exclusive(plan: _Plan, link: KnobConstraint) -> str | None:
 
 def _move_needing_workers(plan: _Plan, link: KnobConstraint) -> str | None:
     dependent, workers = link.paths
-    knob = plan.findings.knob(dependent)
-    spec = REGISTRY[knob.kind] if knob else None
-    without = spec.default if spec and not spec.none_is_a_value else None
+    spec = next(REGISTRY[k.kind] for k in plan.findings.knobs if k.path == dependent)
+    without = None if spec.none_is_a_value else spec.default
     if plan.knob.path == workers:
         if plan.value != 0 or plan.old(dependent) in (None, without):
             return None

@@ -16,11 +16,8 @@ Found = tuple[str, tuple[str, ...], str]
 def find_links(
     document: str, leaves: Sequence[Leaf], knobs: Sequence[Knob]
 ) -> tuple[KnobConstraint, ...]:
-    found = (
-        *_products(knobs),
-        *_exclusives(knobs),
-        *_needing_workers(knobs),
-        *_schedules(knobs, leaves),
+    found = itertools.chain(
+        _products(knobs), _exclusives(knobs), _of_workers(knobs), _schedules(knobs, leaves)
     )
     return tuple(
         KnobConstraint(kind=kind, document=document, paths=paths, why=why)
@@ -69,7 +66,7 @@ def _exclusives(knobs: Sequence[Knob]) -> Iterable[Found]:
             yield "exclusive", (half.path, other.path), "fp16 and bf16 exclude each other"
 
 
-def _needing_workers(knobs: Sequence[Knob]) -> Iterable[Found]:
+def _of_workers(knobs: Sequence[Knob]) -> Iterable[Found]:
     workers = _of_kind("num_workers", knobs)
     for kind in loader_arguments("workers"):
         for knob in _of_kind(kind, knobs):

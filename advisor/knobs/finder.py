@@ -164,13 +164,9 @@ class _Finder:
     def knob(self, leaf: Leaf, meaning: Meaning) -> Knob:
         spec = REGISTRY[meaning.kind]
         phase = _phase_of_leaf(leaf, spec, self.phase, self.names)
-        frozen = _frozen(leaf, spec.kind)
-        why = f"`{leaf.key}`"
-        if leaf.ancestors:
-            why += f" under `{leaf.ancestors[0]}`"
-        why += f": {spec.words}, by {meaning.why}"
-        if frozen:
-            why += f"; not editable: {frozen}"
+        frozen = _frozen(leaf, spec)
+        above = f" under `{leaf.ancestors[0]}`" if leaf.ancestors else ""
+        ban = f"; not editable: {frozen}" if frozen else ""
         is_batch = meaning.kind == "batch_size"
         return Knob(
             document=self.document.name,
@@ -182,7 +178,7 @@ class _Finder:
             unit=meaning.unit or (is_batch and self._switched_unit(leaf)) or spec.unit,
             scope=meaning.scope or (self._scope(leaf) if is_batch else None),
             editable=frozen is None,
-            why=why,
+            why=f"`{leaf.key}`{above}: {spec.words}, by {meaning.why}{ban}",
             comment=leaf.comment,
         )
 
@@ -207,7 +203,7 @@ def _unused(leaf: Leaf) -> str | None:
     return f'the comment beside it says "{leaf.comment}"' if unused else None
 
 
-def _frozen(leaf: Leaf, kind: str) -> str | None:
+def _frozen(leaf: Leaf, spec: KnobSpec) -> str | None:
     if candidate_values.is_ban(leaf.comment):
         return f'the comment beside it says "{leaf.comment}"'
     if isinstance(leaf.value, tuple):
@@ -219,7 +215,7 @@ def _frozen(leaf: Leaf, kind: str) -> str | None:
         return "auto: another program or file fills it in"
     if "missing" in kinds:
         return "??? stands for a value that another file or the command line gives"
-    if leaf.value == "" or (leaf.value is None and not REGISTRY[kind].none_is_a_value):
+    if leaf.value == "" or (leaf.value is None and not spec.none_is_a_value):
         return "no value is set here: the program's default decides"
     return None
 

@@ -4,14 +4,14 @@ import functools
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from advisor.config import spelling
 from advisor.config.leaves import Scalar
 from advisor.model import FalseMatch, JsonScalar, Knob, KnobConstraint
 
-Part = str | int
+Parts = tuple[str | int, ...]
 
 _PART = re.compile(r'\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]|([^.\[\]]+)')
 
@@ -63,7 +63,7 @@ def words_of(name: str) -> frozenset[str]:
     return frozenset({name, *name.split("_")})
 
 
-def parts_of(path: str) -> tuple[Part, ...]:
+def parts_of(path: str) -> Parts:
     """`a.b[0]["odd.key"]` to ("a", "b", 0, "odd.key")."""
     return tuple(
         int(index) if index else plain or json.loads(f'"{quoted}"')
@@ -73,9 +73,9 @@ def parts_of(path: str) -> tuple[Part, ...]:
 
 def leaves(scalars: Mapping[str, Scalar]) -> list[Leaf]:
     """Leaves of a document; a list of scalars is one leaf."""
-    groups: dict[tuple[Part, ...], list[Scalar]] = {}
-    lists: set[tuple[Part, ...]] = set()
-    children: dict[tuple[Part, ...], set[str]] = {}
+    groups: dict[Parts, list[Scalar]] = {}
+    lists: set[Parts] = set()
+    children: dict[Parts, set[str]] = {}
     for scalar in scalars.values():
         parts = parts_of(scalar.path)
         for depth, part in enumerate(parts):
@@ -91,10 +91,7 @@ def leaves(scalars: Mapping[str, Scalar]) -> list[Leaf]:
 
 
 def _leaf(
-    parts: tuple[Part, ...],
-    scalars: list[Scalar],
-    is_list: bool,
-    names: Mapping[tuple[Part, ...], frozenset[str]],
+    parts: Parts, own: list[Scalar], is_list: bool, names: Mapping[Parts, frozenset[str]]
 ) -> Leaf:
     key = str(parts[-1])
     scope = [_snake(part) for part in _scoped(key)[:-1]]
@@ -102,20 +99,20 @@ def _leaf(
     ancestors = tuple(name for name in reversed(above) if name)
     name = canonical(key)
     return Leaf(
-        path=path_of(parts) if is_list else scalars[0].path,
+        path=path_of(parts) if is_list else own[0].path,
         key=key,
         name=name,
         ancestors=ancestors,
         words=frozenset(word for ancestor in ancestors for word in words_of(ancestor)),
         keys=names[parts[:-1]],
         mapping=path_of(parts[:-1]),
-        value=tuple(s.value for s in scalars) if is_list else scalars[0].value,
-        scalar=scalars[0],
-        comment=" ".join((scalars[0].comment or "").split()) or None,
+        value=tuple(s.value for s in own) if is_list else own[0].value,
+        scalar=own[0],
+        comment=" ".join((own[0].comment or "").split()) or None,
     )
 
 
-def path_of(parts: Iterable[Part]) -> str:
+def path_of(parts: Parts) -> str:
     return functools.reduce(spelling.member, parts, "")
 
 

@@ -16,7 +16,7 @@ from advisor.model import Candidate, Change, Failure, Run
 from advisor.objective import METRICS, THROUGHPUT, Objective
 from advisor.report import schema, verdict
 from advisor.report.bottleneck import diagnose, typical
-from advisor.report.schema import Gain, Report, Side, TrialEntry
+from advisor.report.schema import CandidateEntry, Gain, Report, Side, TrialEntry
 from advisor.report.verdict import TuningResult, whole_gain
 from advisor.stats import walsh_interval
 from advisor.tuner.state import TunerState
@@ -37,7 +37,8 @@ def optimize_report(found: TuningResult) -> Report:
     unused = verdict.unused_gpu(state.originals, found.machine.gpus)
     profile = found.target.profile if found.target.present else None
     tuned = runs_of(found, winner) if winner.changes else []
-    steps = next_actions(found)
+    best = verdict.best_candidate(found) if outcome == "partial" else None
+    steps = next_actions(found, best)
     return Report(
         verdict=outcome,
         gain=Gain.of(whole_gain(found)),
@@ -87,7 +88,7 @@ def optimize_report(found: TuningResult) -> Report:
         constraints=[each.text for each in objective.constraints],
         restored_constraints=found.restored_constraints,
         trials=[trial_entry(attempt) for attempt in found.lab.attempts],
-        candidate=verdict.best_candidate(found) if outcome == "partial" else None,
+        candidate=best,
         next_actions=steps,
         next_command=next_command(found) if steps else "",
         diff=found.diff,
@@ -200,9 +201,9 @@ def how_to_revert(found: TuningResult) -> str:
     return shlex.join(["gpu-advisor", "revert", *rewritten]) if rewritten else ""
 
 
-def next_actions(found: TuningResult) -> list[str]:
+def next_actions(found: TuningResult, best: CandidateEntry | None) -> list[str]:
     """Faster or untried steps, the best first."""
-    state, best = found.state, verdict.best_candidate(found)
+    state = found.state
     if not state.originals:
         return []
     steps = [
@@ -211,7 +212,7 @@ def next_actions(found: TuningResult) -> list[str]:
         if each.outcome is None
     ]
     known = [found.winner.label] if found.winner.changes else []
-    if best is not None and verdict.verdict_of(found) == "partial":
+    if best is not None:
         steps.append((best.ratio, f"Prove {best.label}"))
         known.append(best.label)
     untried = [
