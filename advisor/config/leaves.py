@@ -122,7 +122,7 @@ def spelled(text: str, leaves: Iterable[Scalar], syntax: Syntax) -> Iterator[Sca
         why = each.why or _why_not(own)
         if each.option is not None:
             why, comment = why or each.option.why, each.option.comment
-        elif each.given:
+        else:
             comment = _comment(text, starts, syntax, each.start, each.end)
         yield each._replace(text=own, why=why, comment=comment)
 

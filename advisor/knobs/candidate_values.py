@@ -115,7 +115,7 @@ class _Plan:
     def set(self, path: str, value: JsonScalar, kind: str | None = None) -> str | None:
         """Plan `value` at `path`, or return the refusal."""
         scalar, knob = self.document.scalars.get(path), self.findings.knob(path)
-        why = "it is a list" if scalar is None else None if scalar.editable else scalar.why
+        why = scalar.why if scalar else "it is a list"
         why = knob.why if knob and not knob.editable else why
         if why:
             return why if path == self.knob.path else f"{path} would have to be {value}, but {why}"

@@ -63,19 +63,17 @@ def find(document: Document, *, phase: Phase | None = None) -> Findings:
 
 def phase_of_command(document: Document) -> Phase | None:
     """Phase by flags or subcommands: many a `train.py` runs a test."""
-    return _switched_to(leaves(document.scalars)) or next(
-        (p for word in _title(document).split() if (p := phase_words().get(word))), None
-    )
+    named = (phase_words().get(word) for word in _title(document).split())
+    return _switched_to(leaves(document.scalars)) or next(filter(None, named), None)
 
 
 def _phase_of_document(document: Document, leaves: list[Leaf], names: frozenset[str]) -> Phase:
     if document.format == "argv":
         found = phase_of_command(document)
     else:
-        keys = "phase-of-document"
-        found = _switched_to(leaves) or next(
-            (phase for phase in catalogue()[keys] if _any(pattern_of(keys, phase), names)), None
-        )
+        of = "phase-of-document"
+        named = (phase for phase in catalogue()[of] if _any(pattern_of(of, phase), names))
+        found = _switched_to(leaves) or next(named, None)
     title = re.split(r"[^a-z0-9]+", _title(document).lower())
     return found or _first(reversed(title), "any") or "any"
 

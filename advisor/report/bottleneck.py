@@ -247,8 +247,7 @@ def _isolated(runs: Sequence[Run]) -> Iterator[str]:
     """Rates of the loader alone; one slower than the whole bounds nothing."""
     slowest = min(run.units_per_s for run in runs)
     for workers in [each.workers for each in runs[-1].ceilings]:
-        alone = [each for run in runs for each in run.ceilings if each.workers == workers]
-        rates = [each.units_per_s for each in alone]
+        rates = [c.units_per_s for run in runs for c in run.ceilings if c.workers == workers]
         if len(rates) == len(runs) and max(rates) >= slowest:
             shown = " to ".join(dict.fromkeys(map(numbers.number, (min(rates), max(rates)))))
             units = numbers.plural(runs[-1].unit)

@@ -115,7 +115,7 @@ def sides(found: TuningResult) -> tuple[Side, Side]:
         return before, before
     first, last = found.chain[0], found.chain[-1]
     before = side(originals, measured, first.runs(BEFORE))
-    rate = statistics.median(run.units_per_s for run in last.runs(AFTER))
+    rate = None
     if state.context.objective.metric is THROUGHPUT.metric and gain and before.units_per_s:
         rate = before.units_per_s * gain.estimate
     traded = found.winner.only("numeric", "quality").changes

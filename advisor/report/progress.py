@@ -83,9 +83,8 @@ class Progress:
 
     def trial_done(self, attempt: TrialResult) -> None:
         self._trial = self._status = ""
-        run = attempt.run
-        busy = run is not None and run.disturbance.disturbed
-        self._others = one_line(in_words(run.disturbance)) if run and busy else ""
+        seen = attempt.run.disturbance if attempt.run else None
+        self._others = one_line(in_words(seen)) if seen and seen.disturbed else ""
         label, purpose = one_line(attempt.request.label), attempt.request.purpose
         if purpose in COMPARABLE and not attempt.repeated:
             results = (*self._variants.get(label, ()), attempt.result)
