@@ -66,7 +66,7 @@ class Document:
         return option is None or not option.choices or value in option.choices
 
     def with_values(self, values: Mapping[str, JsonScalar]) -> bytes:
-        """Give the bytes other values at these paths. Raises EditRefusedError."""
+        """Bytes with other values at these paths. Raises EditRefusedError."""
         expected = {path: leaf.value for path, leaf in self.leaves.items()}
         edits: dict[str, Splice] = {}
         for path, new in values.items():

@@ -44,8 +44,8 @@ _NOT_OFFERED = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EPERM}
 def write_atomic(path: Path, content: bytes, expected: bytes) -> None:
     """Replace the file's bytes in one step, if it still holds `expected`.
 
-    Follows links; keeps mode, extended attributes, and the owner where it can.
-    Raises EditRefusedError if somebody changed the file, and ConfigReadOnlyError.
+    Follows links; keeps mode, extended attributes, and the owner where it can. Raises
+    EditRefusedError if somebody changed it, ConfigReadOnlyError if it cannot be written.
     """
     target = Path(os.path.realpath(path))  # where links lead in a circle, the read says so
     changed = f"{path} was changed by someone else since it was read, so nothing was written."

@@ -30,7 +30,7 @@ class KnobSpec:
     """The phase where nothing says otherwise."""
     unit: str | None = None
     effect: str = ""
-    """Field of Effects, or of the observed DataLoader, that shows its value."""
+    """Field of Effects, or argument of the DataLoader, that shows its value."""
     default: JsonScalar = None
     """Value without the argument."""
     candidates: tuple[JsonScalar, ...] = ()

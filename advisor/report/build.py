@@ -57,7 +57,7 @@ def optimize_report(found: TuningResult) -> Report:
         baseline_note=" ".join(filter(None, (unused, verdict.baseline_note(found)))),
         isolation=next((ISOLATION[run.isolation] for run in runs if run.isolation), None),
         isolation_note=verdict.unprotected(runs),
-        load_note=verdict.load_of(found),
+        load_note=verdict.load_of(found, runs),
         allocation_note=verdict.more_cpus(tuned or state.originals, found.machine),
         tool_version=__version__,
         created=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -404,9 +404,8 @@ def unprotected(runs: Sequence[Run]) -> str:
     return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
-def load_of(found: TuningResult) -> str:
-    """Background load during the comparison, or else during the search."""
-    everything = [a.run for a in found.lab.attempts if a.run is not None and not a.reused]
+def load_of(found: TuningResult, everything: Sequence[Run]) -> str:
+    """Background load during the comparison, or else during `everything`."""
     proofs = found.state.confirmations
     runs = [run for step in proofs for run in (*step.runs(BEFORE), *step.runs(AFTER))] or everything
     steps = proofs or [each.outcome for each in found.state.suggestions if each.outcome]
