@@ -1,7 +1,7 @@
 """Comparison of variants in interleaved rounds, with intervals.
 
-The order flips with every round that counts: a drift of the machine favours no arm. A contended
-round is run again as a whole; dropping one arm alone would favour it.
+The order flips with every round that counts, so a drift favours no arm. A contended round runs
+again as a whole: dropping one arm alone would favour it.
 """
 
 import itertools
@@ -25,7 +25,6 @@ class Round(Generic[R]):
     """One run of every arm, or up to a failed one."""
 
     number: int
-    order: tuple[str, ...]
     runs: Mapping[str, R]
     contended: str | None = None
     """Reason why it does not count as it stands."""
@@ -47,9 +46,8 @@ def interleaved(
 ) -> Iterator[Round[R]]:
     """Run rounds without end, until the caller stops.
 
-    `run` is given `at_once` rounds, and gives the runs of each, up to one that failed.
-    `contended` gives the reason why a whole round does not count, or None. Rounds whose node is
-    lost begin again.
+    `run` takes `at_once` rounds and returns the runs of each, up to one that failed. `contended`
+    returns why a whole round does not count, or None. Rounds whose node is lost begin again.
     """
     orders: Iterator[tuple[str, ...]] = itertools.cycle([tuple(arms), tuple(reversed(arms))])
     numbers = itertools.count(1)
@@ -65,10 +63,10 @@ def interleaved(
         again = []
         for (order, number), found in zip(wave, runs, strict=True):
             if any(map(failed, found.values())):
-                yield Round(number=number, order=order, runs=found, failed=True)
+                yield Round(number=number, runs=found, failed=True)
                 return
             reason = contended(found)
-            yield Round(number=number, order=order, runs=found, contended=reason)
+            yield Round(number=number, runs=found, contended=reason)
             if reason is not None:
                 again.append(order)
         if again:
@@ -126,8 +124,8 @@ class Comparison:
     def counted(self) -> tuple[Round[TrialResult], ...]:
         """The rounds behind the interval.
 
-        They are the fair ones. Where even these are too few, those with an undisturbed first
-        variant join them: others only slow the rest, so such rounds flatter no gain.
+        The fair ones. If too few, rounds with an undisturbed first variant join them: load only
+        slows the others, which flatters no gain.
         """
         fair = self.fair
         if len(fair) >= FEWEST:
@@ -170,9 +168,9 @@ class Comparison:
     def interval(self, objective: Objective, arm: str = AFTER) -> Interval | None:
         """Gain of `arm` over the first variant.
 
-        The estimate is the ratio of the median scores, where the bounds hold it. Where the first
-        variant ran at another speed outside of the rounds, the bounds cover the gain over that
-        speed too. None without two rounds, or where a variant failed.
+        The estimate is the ratio of the median scores, if the bounds hold it. They also cover the
+        gain over another speed of the first variant outside of the rounds. None without two
+        rounds, or where a variant failed.
         """
         found = self._paired(objective, arm)
         if found is None:
@@ -188,8 +186,8 @@ class Comparison:
     def _paired(self, objective: Objective, arm: str) -> Interval | None:
         """Bounds of the rounds alone, as gains.
 
-        Others only slow a run. So the lower bound takes every run of `arm` and the sound ones of
-        the first variant, and the upper bound the other way round.
+        Load only slows a run: the lower bound takes all runs of `arm` and the sound ones of the
+        first variant, the upper bound the reverse.
         """
         if self.failure or len(self.counted) < FEWEST:
             return None
@@ -223,7 +221,7 @@ class Comparison:
     def _slowed_by_us(self, arm: str) -> float:
         """Part of a gain that stays if the probe slowed the first variant alone.
 
-        A step of a fraction of a millisecond loses much to the probe, one of a large batch little.
+        A step below a millisecond loses much to the probe, one of a large batch little.
         """
         first, after = (
             statistics.median(each.probe_share for each in _runs(self.whole, name))
@@ -267,8 +265,8 @@ class Comparison:
     def proven(self, objective: Objective, smallest_gain: float) -> bool:
         """True if the rounds prove a sufficient gain.
 
-        All evidence of the call must still show a gain, and so must the mean of all runs: a
-        variant that is faster and collapses now and then may do less work in the end.
+        All evidence of the call must show a gain, and so must the mean of all runs: a faster
+        variant that collapses now and then may do less work in the end.
         """
         rounds, found = self._paired(objective, AFTER), self.interval(objective)
         if rounds is None or found is None or found.low <= 1 or rounds.low <= 1 + smallest_gain:
@@ -294,8 +292,8 @@ def as_gains(found: Interval) -> Interval:
 def chained(parts: Sequence[Comparison], objective: Objective) -> Interval | None:
     """Chain the gains of several steps.
 
-    A to B and then B to C; None without any. Rounds of the steps are independent: a sum of one of
-    each is as good a draw as a round of A against C would be.
+    A to B, then B to C; None without any. Their rounds are independent: a sum of one of each is
+    as good a draw as a round of A against C.
     """
     if len(parts) == 1:
         return parts[0].interval(objective)
@@ -324,9 +322,8 @@ def collapsed(rates: Sequence[float]) -> int:
 def rounds_wanted(planned: int, runs: Mapping[str, Sequence[float]]) -> int:
     """Rounds that outlive the collapsed runs so far.
 
-    At least `planned`. One collapsed run decides six rounds against the rest. Only the number of
-    collapsed runs is used, of the arm that has more of them, so the bounds hold as if it had been
-    fixed before.
+    At least `planned`: one collapsed run decides six rounds. Only the number of collapsed runs of
+    the worse arm is used, so the bounds hold as if fixed before.
     """
     most = max(collapsed(rates) for rates in runs.values())
     if not most or most > MOST_COLLAPSED:
@@ -365,8 +362,8 @@ TOLERANCE = 0.05
 def work_differences(first: Sequence[Run], other: Sequence[Run]) -> list[str]:
     """Sentences on different work for the same unit.
 
-    Empty if it is equal. Only what every run of a variant agrees on is compared, so that inputs of
-    changing length, or a figure that one run did not tell, are no difference.
+    Empty if equal. Only what all runs of a variant agree on is compared: inputs of changing
+    length, or a figure that one run lacks, are no difference.
     """
     found = []
     for name, read in FACTS.items():

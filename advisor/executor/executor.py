@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -177,8 +177,9 @@ class Executor:
         from_original = ab_test.before == Variant() and ab_test.purpose not in UNTIMED
         baselines = self._baselines() if from_original else []
         outside = tuple(run for run in baselines if not contended(run))
-        self.comparisons.append(_Rounds(executor=self, ab_test=ab_test, outside=outside).all())
-        return self.comparisons[-1]
+        found = replace(_Rounds(executor=self, ab_test=ab_test).all(), outside=outside)
+        self.comparisons.append(found)
+        return found
 
     def _baselines(self) -> list[Run]:
         """Baseline runs of this call, outside of any test."""
@@ -201,18 +202,19 @@ class Executor:
 
         A round ends with its first failure. Raises NodeLostError.
         """
-        known = [
-            [
-                self._prepared(request, earlier_calls=earlier_calls, after_s=after_s)
-                for request, after_s in zip(each, starts(each), strict=False)
-            ]
-            for each in rounds
-        ]
-        begun = [[one for one in each if isinstance(one, _Begun)] for each in known]
+        known: list[list[TrialResult | SkippedRun | _Begun]] = []
+        for requests in rounds:
+            known.append([])
+            after_s = 0.0
+            for each in requests:
+                one = self._prepared(each, earlier_calls=earlier_calls, after_s=after_s)
+                known[-1].append(one)
+                after_s += each.expected_s
+        begun = [[one for one in several if isinstance(one, _Begun)] for several in known]
         answers: list[list[TrialResult | SkippedRun]] = []
-        for each, ran in zip(known, map(iter, self._run_all(begun)), strict=True):
+        for several, ran in zip(known, map(iter, self._run_all(begun)), strict=True):
             answers.append([])
-            for one in each:
+            for one in several:
                 done = next(ran, None) if isinstance(one, _Begun) else one
                 if done is None:  # behind a failure
                     break
@@ -222,7 +224,7 @@ class Executor:
     def _prepared(
         self, request: TrialRequest, *, earlier_calls: bool, after_s: float
     ) -> TrialResult | SkippedRun | _Begun:
-        """Answer that needs no process, or the trial to be run after `after_s`."""
+        """Answer that needs no process, or the trial to run after `after_s`."""
         trial, key = self._build(request)
         known = None if request.fresh else self.run_cache.find(key, earlier_calls=earlier_calls)
         if key in self._ahead:
@@ -342,7 +344,6 @@ class _Rounds:
 
     executor: Executor
     ab_test: ABTest
-    outside: tuple[Run, ...]
     rounds: list[Round[TrialResult]] = field(default_factory=list)
     took_s: dict[str, float] = field(default_factory=dict)
     """Time of one more process of each variant."""
@@ -373,7 +374,14 @@ class _Rounds:
                     break
         except _SpentError:
             self.cut_short = True
-        return self._so_far()
+        results = [attempt.result for r in self.rounds for attempt in r.runs.values()]
+        return Comparison(
+            ab_test=test,
+            rounds=tuple(self.rounds),
+            failure=next((each for each in results if isinstance(each, Failure)), None),
+            cut_short=self.cut_short,
+            remaining_s=self.executor.budget.remaining_s,
+        )
 
     def _run(self, rounds: Sequence[Turns]) -> list[dict[str, TrialResult]]:
         """Run rounds at once, each on its own card; a single one stops at a failure."""
@@ -381,11 +389,8 @@ class _Rounds:
             requests = [[self._request(*turn) for turn in each] for each in rounds]
             answers = self.executor.run_rounds(requests)
             return [
-                {
-                    arm: self._taken(arm, answer)
-                    for (arm, _), answer in zip(turns, each, strict=False)
-                }
-                for turns, each in zip(rounds, answers, strict=True)
+                {arm: self._taken(arm, a) for (arm, _), a in zip(turns, got, strict=False)}
+                for turns, got in zip(rounds, answers, strict=True)
             ]
         found: dict[str, TrialResult] = {}
         for arm, number in rounds[0]:
@@ -435,22 +440,6 @@ class _Rounds:
         outlive = rounds_wanted(test.rounds, rates)
         most = outlive if outlive <= fit else test.rounds
         return max(most, min(test.max_rounds, fit))
-
-    def _so_far(self) -> Comparison:
-        results = [attempt.result for r in self.rounds for attempt in r.runs.values()]
-        return Comparison(
-            ab_test=self.ab_test,
-            rounds=tuple(self.rounds),
-            outside=self.outside,
-            failure=next((each for each in results if isinstance(each, Failure)), None),
-            cut_short=self.cut_short,
-            remaining_s=self.executor.budget.remaining_s,
-        )
-
-
-def starts(requests: Sequence[TrialRequest]) -> Iterator[float]:
-    """Seconds after which each begins, if they run in turn and as long as expected."""
-    return itertools.accumulate((each.expected_s for each in requests), initial=0.0)
 
 
 def is_equal(original: Run, other: _Begun, uuid: str) -> bool:

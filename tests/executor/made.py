@@ -29,7 +29,7 @@ def comparison(
             arm: TrialResult(id="1", request=request, result=run, remaining_s=1.0)
             for arm, request, run in zip(arms, requests, runs, strict=True)
         }
-        rounds.append(Round(number=number, order=arms, runs=results))
+        rounds.append(Round(number=number, runs=results))
     return Comparison(
         ab_test=ab_test, rounds=tuple(rounds), outside=tuple(outside), remaining_s=1.0
     )
