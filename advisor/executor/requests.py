@@ -190,11 +190,8 @@ class Program:
         changed = candidate.values_in(COMMAND_LINE)
         values = {path: value for path, value in changed.items() if path in scalars}
         flags = self.output_flags if outputs is not None else ()
-        typed = [
-            flag
-            for flag in flags
-            if flag in scalars and scalars[flag].editable and scalars[flag].given
-        ]
+        given = {path for path, scalar in scalars.items() if scalar.editable and scalar.given}
+        typed = [flag for flag in flags if flag in given]
         command = argv.split(document.with_values({**values, **dict.fromkeys(typed, outputs)}))
         added = (word for flag in flags if flag not in typed for word in (flag, str(outputs)))
         return (*command, *added)
@@ -215,10 +212,6 @@ class Program:
         document = self.commands.get(request.command)
         command = with_seed(self.argv(candidate, document, outputs), seed)
         seeded = {} if seed is None else dict.fromkeys(SEED_VARIABLES, str(seed % SEEDS))
-        files = tuple(
-            TrialFile(original=config.name, content=self.content(config, candidate, outputs))
-            for config in self.configs
-        )
         start_s, hang_s, total_s = self.limits.of(plan)
         return Trial(
             id=id_,
@@ -228,7 +221,10 @@ class Program:
             command=command,
             cwd=str(self.cwd),
             scratch=str(scratch),
-            files=files,
+            files=tuple(
+                TrialFile(original=config.name, content=self.content(config, candidate, outputs))
+                for config in self.configs
+            ),
             env=tuple({**self.env, **seeded}.items()),
             plan=replace(plan, memory_cap_gib=self.memory_cap_gib),
             unit=self.unit,

@@ -10,15 +10,8 @@ from advisor.history import History, trial_key
 from advisor.model import Failure, Run, Trial
 
 MAX_AGE_S = 7 * 24 * 3600.0
-LASTING_FAILURES = {
-    "gpu-oom",
-    "shm",
-    "config-rejected",
-    "crash-import",
-    "crash-start",
-    "crash-step",
-}
-"""Failures that would come again; the others (a time-out, a kill) may be the machine's."""
+LASTING = {"gpu-oom", "shm", "config-rejected", "crash-import", "crash-start", "crash-step"}
+"""Failures that would come again; others (a time-out, a kill) may be the machine's."""
 HELD_GIB = 0.1
 """GPU memory of others; without it a program that ran out may fit."""
 MOVED = 0.15
@@ -44,9 +37,8 @@ class RunCache:
     def key(self, program: Program, trial: Trial, series: str) -> str:
         """Identity of one measurement."""
         kept = tuple(token for token in trial.command if trial.scratch not in token)
-        key = trial_key(
-            self.program_key, kept, program.values(trial.candidate), trial.plan, dict(trial.env)
-        )
+        values = program.values(trial.candidate)
+        key = trial_key(self.program_key, kept, values, trial.plan, dict(trial.env))
         return f"{key} {series}" if series else key
 
     def find(self, key: str, *, earlier_calls: bool = True) -> Run | Failure | None:
@@ -83,4 +75,4 @@ def _usable(result: Run | Failure) -> bool:
     if isinstance(result, Run):
         return not contended(result)
     beside_others = (result.gpu_mem_others_gib or 0.0) > HELD_GIB
-    return result.kind in LASTING_FAILURES and not (result.kind == "gpu-oom" and beside_others)
+    return result.kind in LASTING and not (result.kind == "gpu-oom" and beside_others)

@@ -1,25 +1,24 @@
 """Engines of trials: machine, lease, scratch folder and clock.
 
 local.py       trials on this machine
-remote.py      trials on a node: `connection.py` speaks to its `agent.py` in `messages.py`,
-               over srun, ssh or any command that carries a pipe
-joint.py       one job over several such nodes; `make_engine`
+joint.py       trials on a node, or one job on several; `make_engine`
+connection.py  speaks to a node's `agent.py` in `messages.py`, over srun, ssh or any command
+               that carries a pipe
 ray_pipe.py    such a command for Ray, run by the Python of `ray`
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, Self
+
+from advisor.model import Failure, Run, Trial
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-    from typing import Self
-
     from advisor.executor.engines.connection import Connection
-    from advisor.model import Failure, Run, Trial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -195,9 +195,7 @@ class Connection:
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._carrier, self._cwd, self._say = carrier, cwd, say
-        self._environ = {
-            name: value for name, value in environ.items() if not name.startswith(OF_THE_NODE)
-        }
+        self._environ = {n: v for n, v in environ.items() if not n.startswith(OF_THE_NODE)}
         self._process: subprocess.Popen[bytes] | None = None
         self._overhearing = threading.Thread()
         self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()

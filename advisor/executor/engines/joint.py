@@ -1,22 +1,81 @@
-"""Trials as one job over several nodes, on all of which the command runs."""
+"""Trials on a node, or as one job on several, run by an agent on each."""
 
 import contextlib
 import threading
+import time
 from concurrent import futures
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
+from advisor.errors import StateBusyError
 from advisor.executor.engines import Engine, EngineSettings, messages
-from advisor.executor.engines.connection import TICK_S
+from advisor.executor.engines.connection import TICK_S, Connection
 from advisor.executor.engines.local import LocalEngine
-from advisor.executor.engines.remote import RemoteEngine
 from advisor.model import Failure, Run, Trial
 from advisor.runner.measured_run import joined
 
 NODE_RANK = "NODE_RANK"
 """Number of the node, which a trial finds in its environment."""
+
+
+class RemoteEngine:
+    """Engine at the end of a connection, on one node after another."""
+
+    equal_gpus: tuple[str, ...] = ()
+
+    def __init__(self, settings: EngineSettings) -> None:
+        assert settings.connection is not None
+        self._settings = settings
+        self.connection: Connection = settings.connection
+        self.connection.cancel = settings.cancel
+        self.connection.hear = {"progress": settings.on_progress}
+
+    def __enter__(self) -> Self:
+        try:
+            self._enter()
+        except BaseException:
+            self.connection.close()
+            raise
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.connection.close()
+
+    def clock(self) -> float:
+        """Seconds of this machine; they stand still in a queue."""
+        return time.monotonic() - self.connection.waited_s
+
+    def scratch(self, trial_id: str) -> Path:
+        return Path(self._ask("scratch", trial_id=trial_id)["folder"])
+
+    def run(self, trial: Trial) -> Run | Failure:
+        answer = self._ask("run", trial=trial, files=messages.named_files(trial))
+        if "run" in answer:
+            return messages.read(Run, answer["run"])
+        return messages.read(Failure, answer["failure"])
+
+    def _ask(self, do: str, **fields: Any) -> dict[str, Any]:
+        """Answer of the agent, or of the next one where the last was lost."""
+        if not self.connection.is_open:
+            self._enter()
+        return self.connection.ask(do, **fields)
+
+    def _enter(self) -> None:
+        if not self.connection.is_open:
+            self.connection.open()
+        gpu_uuid, silence_s = self._settings.gpu_uuid, self.connection.silence_s
+        # The lost agent may still be ending its trial on the same node.
+        deadline = time.monotonic() + (silence_s if self.connection.losses else 0.0)
+        while True:
+            try:
+                self.connection.ask("enter", gpu_uuid=gpu_uuid, silence_s=silence_s)
+                return
+            except StateBusyError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(TICK_S)
 
 
 class JointEngine:
@@ -77,9 +136,8 @@ class JointEngine:
 
     def _of_node(self, number: int, trial: Trial) -> Trial:
         """The trial with the scratch folder and the number of a node."""
-        text = messages.encode(trial=trial).replace(
-            trial.scratch.encode(), str(self._scratch[number]).encode()
-        )
+        here = str(self._scratch[number]).encode()
+        text = messages.encode(trial=trial).replace(trial.scratch.encode(), here)
         found = messages.read(Trial, messages.decode(text)["trial"])
         return replace(found, env=(*found.env, (NODE_RANK, str(number))))
 

@@ -13,7 +13,7 @@ import pytest
 from advisor.errors import EngineError, NodeLostError
 from advisor.executor.engines import EngineSettings
 from advisor.executor.engines.connection import Connection, carrier_of
-from advisor.executor.engines.remote import RemoteEngine
+from advisor.executor.engines.joint import RemoteEngine
 from advisor.model import Run
 from advisor.settings import EngineTable
 from tests.executor.engines import test_conformance as conformance

@@ -24,7 +24,7 @@ from advisor.errors import (
 )
 from advisor.executor.engines import EngineSettings, connection, messages
 from advisor.executor.engines.connection import AGENT, Carrier, Connection, carrier_of, why_ended
-from advisor.executor.engines.remote import RemoteEngine
+from advisor.executor.engines.joint import RemoteEngine
 from advisor.machine.lock import gpu_lock
 from advisor.model import Candidate, MeasurePlan, Run, Trial
 from advisor.settings import EngineTable

@@ -11,7 +11,7 @@ import pytest
 from advisor.errors import NodeLostError
 from advisor.executor.engines import EngineSettings
 from advisor.executor.engines.connection import Carrier, Connection
-from advisor.executor.engines.remote import RemoteEngine
+from advisor.executor.engines.joint import RemoteEngine
 from advisor.model import Run
 from tests.executor.engines import test_conformance as conformance
 from tests.executor.engines.test_remote import counts, trial_of, when_it_runs
