@@ -12,7 +12,7 @@ from advisor.errors import InterruptedByUserError
 from advisor.gate.checkout import Checkout, git
 from advisor.runner.job import Job
 from advisor.runner.launch import Launched
-from advisor.runner.output import Tally, plain
+from advisor.runner.output import plain
 from advisor.sandbox.capabilities import checkout_policy, detect_isolation
 from advisor.sandbox.path_policy import caches, is_within
 
@@ -62,7 +62,7 @@ def set_up(
         sandbox=confined,
     )
     deadline = time.monotonic() + limit_s
-    with Launched(job, Tally()) as launched:
+    with Launched(job) as launched:
         while not launched.ended:
             if cancel.is_set():
                 msg = "Interrupted during --setup: nothing was measured."

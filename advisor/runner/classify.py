@@ -183,8 +183,7 @@ def failed(kind: str, evidence: str, next_step: str | None = None) -> Failure:
 
 def classify(trial: Trial, ending: TrialExit, *, measured: bool) -> Failure | None:
     """Find the failure of `trial`, or None; `measured` tells if there is a rate."""
-    found = (check(trial, ending) for check in CHECKS)
-    first = next((each for each in found if each is not None), None)
+    first = next(filter(None, (check(trial, ending) for check in CHECKS)), None)
     if first is None and not measured:
         first = _nothing_measured(trial, ending)
     return first and _by_rank(ending, first)
@@ -243,13 +242,10 @@ def _places(ending: TrialExit) -> list[str]:
         _, _, stacks = ending.stacks.partition(f"process {process.pid}:\n")
         _, _, stack = stacks.partition("\nprocess ")[0].partition("Current thread")
         frames = _FRAME.findall(stack.partition("\nThread")[0])
-        own = [
-            f"{path.rpartition('/')[2]}:{line}"
-            for path, line in frames
-            if not _INSTALLED.search(path)
-        ]
+        own = [frame for frame in frames if not _INSTALLED.search(frame[0])]
         if process.world_size > 1 and own:
-            at.setdefault(own[0], []).append(process.rank)
+            path, line = own[0]
+            at.setdefault(f"{path.rpartition('/')[2]}:{line}", []).append(process.rank)
     if len(at) < 2:
         return []
     groups = sorted(at.items(), key=lambda each: len(each[1]))

@@ -55,14 +55,6 @@ class Job:
     """Of each its path, its content in base64, and the user's file whose permissions it takes."""
     sandbox: SandboxPolicy
 
-    def folder(self, name: str) -> str:
-        """Folder in scratch, one of `FOLDERS`."""
-        return str(Path(self.scratch, name))
-
-    def line(self, *, stdout_fd: int, stderr_fd: int) -> bytes:
-        message = dataclasses.asdict(self) | {"stdout_fd": stdout_fd, "stderr_fd": stderr_fd}
-        return json.dumps(message).encode("ascii") + b"\n"
-
 
 def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
     """Prepare the job of `trial` for the environment `environ`. Raises UsageError."""

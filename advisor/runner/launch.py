@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,8 +27,8 @@ STOP_LIMIT_S = supervisor.TERM_GRACE_S + supervisor.KILL_GRACE_S + 10.0
 class Launched:
     """Command under a supervisor, ended with the context."""
 
-    def __init__(self, job: Job, tally: Tally) -> None:
-        self.job = job
+    def __init__(self, job: Job, unit_regex: str | None = None) -> None:
+        self.job, self.tally = job, Tally(unit_regex)
         self.started = time.time()
         self.pid: int | None = None
         """The command's process; None until it was started, or if it could not be."""
@@ -60,9 +61,10 @@ class Launched:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._control, self._events = self._process.stdin, self._process.stdout
-        self.stdout = Stream(out_read, job.scratch, "logs/stdout.log", tally)
-        self.stderr = Stream(err_read, job.scratch, "logs/stderr.log", tally)
-        self._send(job.line(stdout_fd=out_write, stderr_fd=err_write))
+        self.stdout = Stream(out_read, job.scratch, "logs/stdout.log", self.tally)
+        self.stderr = Stream(err_read, job.scratch, "logs/stderr.log", self.tally)
+        message = asdict(job) | {"stdout_fd": out_write, "stderr_fd": err_write}
+        self._send(json.dumps(message).encode() + b"\n")
 
     def __enter__(self) -> Self:
         return self

@@ -41,7 +41,8 @@ def measured_run(trial: Trial, ending: TrialExit) -> Run | None:
         run = replace(run, unit=trial.unit if run.unit == NO_RUN.unit else run.unit)
     elif trial.plan.mode == "whole" and ending.end == "exited" and ending.exit_code == 0:
         source = "time of the whole run: neither steps nor matching output lines were seen"
-        run = _over_all(replace(run or NO_RUN, unit="run"), ending, 1.0, source)
+        run = replace(run or NO_RUN, unit="run")
+        run = _rated(run, 1.0, source, ending.started, ending.ended)
     else:
         return None
     if run is None:
@@ -74,30 +75,23 @@ def _counted(run: Run, trial: Trial, ending: TrialExit) -> Run | None:
     count, pattern = ending.count, trial.plan.unit_regex
     if count.lines >= 3 and count.seconds > 0:
         first, last = count.marks[0], count.marks[-1]
-        units = last.value - first.value
-        return replace(
-            run,
-            units=units,
-            units_per_s=units / count.seconds,
-            rate_source=f"output lines that match {pattern!r}",
-            window_start=first.time,
-            window_end=last.time,
-            windows=count.rates,
-        )
+        source = f"output lines that match {pattern!r}"
+        run = _rated(run, last.value - first.value, source, first.time, last.time)
+        return replace(run, windows=count.rates)
     if not count.lines or ending.end != "exited" or ending.wall_s <= 0:
         return None
     source = f"units of lines that match {pattern!r} over the time of the whole run"
-    return _over_all(run, ending, count.marks[-1].value, source)
+    return _rated(run, count.marks[-1].value, source, ending.started, ending.ended)
 
 
-def _over_all(run: Run, ending: TrialExit, units: float, source: str) -> Run:
+def _rated(run: Run, units: float, source: str, start: float, end: float) -> Run:
     return replace(
         run,
         units=units,
-        units_per_s=units / ending.wall_s,
+        units_per_s=units / (end - start),
         rate_source=source,
-        window_start=ending.started,
-        window_end=ending.ended,
+        window_start=start,
+        window_end=end,
         windows=(),
     )
 

@@ -7,6 +7,7 @@ its parts.
 import contextlib
 import json
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -50,7 +51,7 @@ class Measuring:
     def __init__(self, folder: str | Path, plan: MeasurePlan) -> None:
         self._folder = Path(folder)
         self._plan = plan
-        self._processes: dict[int, _Process] = {}
+        self._processes: defaultdict[int, _Process] = defaultdict(_Process)
 
     def update(self, records: Sequence[ProcessRecord]) -> None:
         """Read each due process and command its next phase."""
@@ -65,7 +66,7 @@ class Measuring:
         return tuple(map(self._finished, records))
 
     def _look(self, record: ProcessRecord, records: Sequence[ProcessRecord]) -> None:
-        process = self._processes.setdefault(record.pid, _Process())
+        process = self._processes[record.pid]
         begun, at_work_s = time.time(), time.thread_time()
         if process.full or begun < process.next_look:
             return
@@ -86,7 +87,7 @@ class Measuring:
             if advice.series is not None:
                 now, more_s = time.time() - log.clock, OTHER_NODES_S if far else 0.0
                 where["kind"], where["count"] = stop_point(log, advice.series, now, more_s)
-            self._stop_ranks(ranks, where, cut_short=advice.cut_short)
+            self._stop(ranks, where, cut_short=advice.cut_short)
             if far:
                 self._put("stop.json", where)
 
@@ -112,21 +113,19 @@ class Measuring:
             "step_s": series.typical_s,
         }
 
-    def _stop_ranks(
-        self, ranks: Sequence[int], where: dict[str, Any], *, cut_short: bool = False
-    ) -> None:
+    def _stop(self, pids: list[int], where: dict[str, Any], *, cut_short: bool) -> None:
         """Stop all ranks together, so that none hangs."""
-        for pid in ranks:
-            process = self._processes.setdefault(pid, _Process())
+        for pid in pids:
+            process = self._processes[pid]
             process.full, process.cut_short = True, cut_short
             self._command(pid, phase="stop", **where)
 
-    def _heed_other_node(self, ranks: Sequence[int]) -> None:
-        """Stop `ranks` where rank 0 said, once it has said it."""
-        left = [pid for pid in ranks if not self._processes.setdefault(pid, _Process()).full]
+    def _heed_other_node(self, pids: list[int]) -> None:
+        """Stop ranks where rank 0 said, once it has said it."""
+        left = [pid for pid in pids if not self._processes[pid].full]
         with contextlib.suppress(OSError, ValueError, TypeError):
             where = json.loads(reading.read(self._folder.parent, STOP_FILE, LOG_BYTES))
-            self._stop_ranks(left, where)
+            self._stop(left, where, cut_short=False)
 
     def _command(self, pid: int, **command: Any) -> None:
         process = self._processes[pid]
@@ -139,7 +138,7 @@ class Measuring:
             reading.put(self._folder.parent, f"{self._folder.name}/{name}", text)
 
     def _read(self, pid: int) -> EventReader:
-        process = self._processes.setdefault(pid, _Process())
+        process = self._processes[pid]
         name = f"{self._folder.name}/events-{pid}.jsonl"
         with contextlib.suppress(OSError):
             while process.offset < LOG_BYTES:

@@ -93,24 +93,22 @@ class Monitor:
         self,
         trial: Trial,
         launched: Launched,
-        tally: Tally,
-        *,
-        on_progress: Callable[[str], None] | None,
-        cancel: threading.Event | None,
+        on_progress: Callable[[str], None],
+        cancel: threading.Event,
     ) -> None:
         self._trial = trial
         self._launched = launched
-        self._tally = tally
+        self._tally = launched.tally
         self.load = LoadMonitor(launched.supervisor_pid)
-        self._on_progress = on_progress or (lambda _: None)
-        self._cancel = cancel or threading.Event()
-        self._records = Records(launched.job.folder("probe"))
-        self._measuring = Measuring(launched.job.folder("probe"), trial.plan)
+        self._on_progress = on_progress
+        self._cancel = cancel
+        self._records = Records(f"{launched.job.scratch}/probe")
+        self._measuring = Measuring(f"{launched.job.scratch}/probe", trial.plan)
         self._processes: tuple[ProcessRecord, ...] = ()
         self._oom_before = oom_kills()
         self._full_since = self._first_step = math.inf
         """Epoch seconds of the first window that was full, and of the first step."""
-        self._was_at_work = False
+        self._at_work = False
         self._last_sign = time.time()
         """Epoch seconds of the start, of the last step, or of the end of what stepped."""
         self._reported = 0.0
@@ -160,8 +158,7 @@ class Monitor:
     def _end(self, now: float) -> End | None:
         launched = self._launched
         stepping = [p for p in self._processes if p.state == "stepping" and _alive(p.pid)]
-        at_work = bool(stepping) or self._tally.lines > 0
-        self._note_signs(now, at_work=at_work)
+        self._note_signs(now, at_work=bool(stepping) or self._tally.lines > 0)
         if self._cancel.is_set():
             return "cancelled"
         if launched.refused is not None:
@@ -170,27 +167,25 @@ class Monitor:
             return "measured"
         if launched.ended:
             return "exited" if self._full_since == math.inf else "measured"
-        return self._over_limit(now, stepping, at_work=at_work)
+        return self._over_limit(now, stepping)
 
     def _note_signs(self, now: float, *, at_work: bool) -> None:
         signs = [p.last_step_time for p in self._processes if p.last_step_time is not None]
         signs += [mark.time for mark in self._tally.marks[-1:]]
-        if at_work != self._was_at_work:  # its first step, or the next part of a longer command
+        if at_work != self._at_work:  # its first step, or the next part of a longer command
             signs.append(now)
         self._last_sign = max([self._last_sign, *signs])
-        self._was_at_work = at_work
+        self._at_work = at_work
         if at_work:
             self._first_step = min(self._first_step, now)
 
-    def _over_limit(
-        self, now: float, stepping: list[ProcessRecord], *, at_work: bool
-    ) -> End | None:
+    def _over_limit(self, now: float, stepping: list[ProcessRecord]) -> End | None:
         trial, silence = self._trial, now - self._last_sign
         alone = any(process.alone for process in stepping)  # its parts make no steps
         hang_s = trial.hang_limit_s + (parts_limit_s(trial.plan) if alone else 0.0)
-        if at_work and silence > hang_s and not self._warming_up(now):
+        if self._at_work and silence > hang_s and not self._warming_up(now):
             return "hang"
-        if not at_work and (silence > trial.start_limit_s or self._left_alone()):
+        if not self._at_work and (silence > trial.start_limit_s or self._left_alone()):
             return "start-limit"
         steps_limit_s = math.inf if trial.steps_limit_s is None else trial.steps_limit_s
         too_long = now - self._first_step > steps_limit_s
@@ -209,10 +204,8 @@ class Monitor:
         """Return True during the program's first steps."""
         whole_steps = max((process.whole_steps for process in self._processes), default=0)
         busy = self._tree.busy_cpus(now - BUSY_S, now) or 0.0
-        silence = now - self._last_sign
-        return (
-            whole_steps < WARM_STEPS and busy > BUSY_CPUS and silence <= self._trial.start_limit_s
-        )
+        early = now - self._last_sign <= self._trial.start_limit_s
+        return whole_steps < WARM_STEPS and busy > BUSY_CPUS and early
 
     def _window_full(self, now: float, stepping: list[ProcessRecord]) -> bool:
         plan, count = self._trial.plan, self._tally

@@ -48,9 +48,8 @@ class Tally:
     def rates(self) -> tuple[float, ...]:
         """Units a second of about eight parts of the time."""
         edges = self.marks[:: max(1, len(self.marks) // 8)]
-        return tuple(
-            (b.value - a.value) / (b.time - a.time) for a, b in pairwise(edges) if b.time > a.time
-        )
+        parts = [(b.value - a.value, b.time - a.time) for a, b in pairwise(edges)]
+        return tuple(units / seconds for units, seconds in parts if seconds > 0)
 
     def add(self, line: bytes) -> None:
         """Count `line` if it matches; group 1 gives units."""

@@ -16,7 +16,6 @@ from advisor.runner.job import Job, prepare
 from advisor.runner.launch import Launched
 from advisor.runner.measured_run import failed_effects, measured_run
 from advisor.runner.monitor import Monitor, TrialExit
-from advisor.runner.output import Tally
 from advisor.runner.written_files import changed_files, guarded_changes, read_copies, read_folder
 from advisor.sandbox.capabilities import FORCED
 from advisor.sandbox.policy import denied_write, full_space
@@ -28,7 +27,7 @@ UNEXPLAINED = {"no-steps", "probe-not-loaded", "hang", "timeout", "work-not-done
 def run_trial(
     trial: Trial,
     *,
-    on_progress: Callable[[str], None] | None = None,
+    on_progress: Callable[[str], None] = lambda _: None,
     cancel: threading.Event | None = None,
 ) -> Run | Failure:
     """Run `trial` to its end; return its run or its failure.
@@ -42,24 +41,24 @@ def run_trial(
     job = prepare(trial)
     if job.sandbox.throws_away:
         load_uvm()
-    tally = Tally(trial.plan.unit_regex)
     with contextlib.ExitStack() as stack:
-        launched = stack.enter_context(Launched(job, tally))
+        launched = stack.enter_context(Launched(job, trial.plan.unit_regex))
         card = stack.enter_context(Sampler(launched.supervisor_pid, job.env))
         RUNNING.add(launched.supervisor_pid)
         stack.callback(RUNNING.discard, launched.supervisor_pid)
-        watch = Monitor(trial, launched, tally, on_progress=on_progress, cancel=cancel)
+        watch = Monitor(trial, launched, on_progress, cancel or threading.Event())
         ending = watch.until_end()
     _require_laid_out(launched, ending)
     run = measured_run(trial, ending)
     failure = classify(trial, ending, measured=run is not None)
     changes = launched.changes or guarded_changes(ending.processes)
-    files = changed_files(changes, trial.cwd, thrown_away=job.sandbox.throws_away)
+    thrown_away = job.sandbox.throws_away
+    created, altered, notes = changed_files(changes, trial.cwd, thrown_away=thrown_away)
     facts: dict[str, Any] = {
         "exit_code": ending.exit_code,
         "wall_s": ending.wall_s,
-        "files_created": files.created,
-        "files_changed": files.altered,
+        "files_created": created,
+        "files_changed": altered,
         "isolation": job.sandbox.kind,
     }
     if failure is not None or run is None:
@@ -85,7 +84,7 @@ def run_trial(
         notes=(
             *job.sandbox.notes,
             *run.notes,
-            *files.notes,
+            *notes,
             *((f"processes that would not end: {left}",) if left else ()),
         ),
         **_results(trial, job, changes, run),
@@ -95,7 +94,7 @@ def run_trial(
 
 def _results(trial: Trial, job: Job, changes: Mapping[str, Any], run: Run) -> dict[str, Any]:
     outside = changes.get("written_at")
-    written_at, inside = read_folder(job.folder("outputs"))
+    written_at, inside = read_folder(f"{job.scratch}/outputs")
     times = [*(outside or ()), *written_at]
     known = bool(times) or outside is not None
     end = float("inf") if trial.plan.whole else run.window_end

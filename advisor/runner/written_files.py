@@ -13,7 +13,7 @@ import re
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from advisor.model import ResultFile
 from advisor.runner.process_records import ProcessRecord
@@ -31,17 +31,13 @@ GRID = 8
 """A picture is compared by the means of 8 x 8 fields."""
 
 
-class ChangedFiles(NamedTuple):
-    """File changes outside scratch, relative to the directory."""
-
-    created: tuple[str, ...]
-    altered: tuple[str, ...]
-    """Files that were there before; some are gone."""
-    notes: tuple[str, ...]
+Texts = tuple[str, ...]
 
 
-def changed_files(changes: Mapping[str, Any], root: str, *, thrown_away: bool) -> ChangedFiles:
-    """Changes as the isolation knows them, or the probe where nothing isolates."""
+def changed_files(
+    changes: Mapping[str, Any], root: str, *, thrown_away: bool
+) -> tuple[Texts, Texts, Texts]:
+    """Names of created files and of altered or removed ones, and notes on them."""
     created, changed, removed, sealed = (
         tuple(relative_name(path, root) for path in changes[kind])
         for kind in ("created", "changed", "removed", "sealed")
@@ -51,7 +47,7 @@ def changed_files(changes: Mapping[str, Any], root: str, *, thrown_away: bool) -
         *_note("the program changed or removed", altered, end),
         *_note("shown read-only to the program:", sealed),
     )
-    return ChangedFiles(created, altered, notes)
+    return created, altered, notes
 
 
 def guarded_changes(processes: Sequence[ProcessRecord]) -> dict[str, Any]:
@@ -175,8 +171,7 @@ def _digested(file: BinaryIO) -> dict[str, Any]:
 FORMATS: dict[str, Callable[[BinaryIO], dict[str, Any]]] = {
     **dict.fromkeys((".jsonl", ".ndjson", ".csv"), _lines),
     ".json": _json,
-    ".npy": _array,
-    ".npz": _array,
+    **dict.fromkeys((".npy", ".npz"), _array),
     **dict.fromkeys((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp", ".gif"), _picture),
 }
 """Reader of each format: fields of `ResultFile`, in which values of `first` are any objects."""
