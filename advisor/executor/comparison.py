@@ -9,7 +9,6 @@ import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
 
 from advisor import stats
 from advisor.errors import NodeLostError
@@ -17,33 +16,32 @@ from advisor.executor.requests import AFTER, BEFORE, ABTest, TrialResult, conten
 from advisor.model import Failure, Interval, Neighbour, Run
 from advisor.objective import Objective
 
-R = TypeVar("R")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Round(Generic[R]):
+class Round:
     """One run of every arm, or up to a failed one."""
 
     number: int
-    runs: Mapping[str, R]
+    runs: Mapping[str, TrialResult]
     contended: str | None = None
     """Reason why it does not count as it stands."""
     failed: bool = False
     """An arm failed; there is no later round."""
 
 
+Rounds = Sequence[Round]
 Turns = Sequence[tuple[str, int]]
 """Arms of one round in their order, each with the number of the round, from 1."""
 
 
 def interleaved(
     arms: Sequence[str],
-    run: Callable[[Sequence[Turns]], Sequence[dict[str, R]]],
+    run: Callable[[Sequence[Turns]], Sequence[dict[str, TrialResult]]],
     *,
-    contended: Callable[[Mapping[str, R]], str | None],
-    failed: Callable[[R], bool] = lambda _: False,
+    contended: Callable[[Mapping[str, TrialResult]], str | None],
+    failed: Callable[[TrialResult], bool] = lambda _: False,
     at_once: Callable[[], int] = lambda: 1,
-) -> Iterator[Round[R]]:
+) -> Iterator[Round]:
     """Run rounds without end, until the caller stops.
 
     `run` takes `at_once` rounds and returns the runs of each, up to one that failed. `contended`
@@ -76,7 +74,7 @@ def interleaved(
 __all__ = ["AFTER", "BEFORE", "Comparison"]
 
 ALIKE = 0.25
-"""Largest difference of the loads of two equally contended arms: in CPUs, or as a share."""
+"""Largest difference of the loads of equally contended arms, in CPUs or as a share."""
 FEWEST = 2
 """Rounds that an interval needs; runs that tell a speed."""
 WON = 4
@@ -87,7 +85,7 @@ MOST_COLLAPSED = 4
 """Collapsed runs of one arm up to which rounds are added; more are no accident."""
 
 PROBE_MARGIN, MOST_OURS = 2.0, 0.5
-"""A hook costs up to twice what it measures of itself; no more of a gain is doubted."""
+"""A hook costs up to twice its own measure; no more of a gain is doubted."""
 
 WIDEST = 300.0
 """Largest log gain: a few rounds that differ wildly bound nothing."""
@@ -100,7 +98,7 @@ class Comparison:
     """Rounds of one test, in order."""
 
     ab_test: ABTest
-    rounds: tuple[Round[TrialResult], ...]
+    rounds: tuple[Round, ...]
     outside: tuple[Run, ...] = ()
     """Runs of the first variant that this call measured outside of the rounds."""
     failure: Failure | None = None
@@ -109,19 +107,19 @@ class Comparison:
     remaining_s: float
 
     @property
-    def whole(self) -> tuple[Round[TrialResult], ...]:
-        """The uncontended rounds where they are enough, else all without a failure."""
+    def whole(self) -> tuple[Round, ...]:
+        """Uncontended rounds if they are enough, else all without a failure."""
         sound = tuple(r for r in self.rounds if not r.failed)
         quiet = tuple(r for r in sound if self._contended(r) is None)
         return quiet if len(quiet) >= self.ab_test.rounds else sound
 
     @property
-    def fair(self) -> tuple[Round[TrialResult], ...]:
+    def fair(self) -> tuple[Round, ...]:
         """Rounds that no background load slowed, or all arms alike."""
         return tuple(r for r in self.whole if self._is_fair(r))
 
     @property
-    def counted(self) -> tuple[Round[TrialResult], ...]:
+    def counted(self) -> tuple[Round, ...]:
         """The rounds behind the interval.
 
         The fair ones. If too few, rounds with an undisturbed first variant join them: load only
@@ -136,41 +134,34 @@ class Comparison:
     def used_contended_rounds(self) -> bool:
         return any(self._contended(r) is not None for r in self.whole)
 
-    def _contended(self, round_: Round[TrialResult]) -> str | None:
+    def _contended(self, round_: Round) -> str | None:
         return None if self.ab_test.purpose == "quality" else contended_arms(round_.runs)
 
-    def _is_fair(self, round_: Round[TrialResult]) -> bool:
+    def _is_fair(self, round_: Round) -> bool:
         return self._contended(round_) is None or alike(round_.runs)
 
-    def _is_sound(self, round_: Round[TrialResult], arm: str) -> bool:
+    def _is_sound(self, round_: Round, arm: str) -> bool:
         """True if others did not slow this run, or slowed the whole round alike."""
-        run = round_.runs[arm].run
-        return (run is not None and not contended(run)) or self._is_fair(round_)
+        return contended_arms({arm: round_.runs[arm]}) is None or self._is_fair(round_)
 
     def runs(self, arm: str) -> tuple[Run, ...]:
-        return _runs(self.counted, arm)
+        return runs_of(self.counted, arm)
 
     def collapsed(self, arm: str) -> int:
         """Number of an arm's collapsed runs; they still count."""
         return collapsed([run.units_per_s for run in self.runs(arm)])
 
-    def log_gains(
-        self,
-        objective: Objective,
-        arm: str = AFTER,
-        rounds: Sequence[Round[TrialResult]] | None = None,
-    ) -> list[float]:
-        """Log gains of `arm` over the first, by round (None: counted rounds)."""
-        rounds = self.counted if rounds is None else rounds
-        pairs = zip(_runs(rounds, self.ab_test.names[0]), _runs(rounds, arm), strict=True)
+    def log_gains(self, objective: Objective, arm: str, rounds: Rounds) -> list[float]:
+        """Log gains of `arm` over the first, by round."""
+        first = runs_of(rounds, self.ab_test.names[0])
+        pairs = zip(first, runs_of(rounds, arm), strict=True)
         return [objective.log_merit(after) - objective.log_merit(before) for before, after in pairs]
 
     def interval(self, objective: Objective, arm: str = AFTER) -> Interval | None:
         """Gain of `arm` over the first variant.
 
-        The estimate is the ratio of the median scores, if the bounds hold it. They also cover the
-        gain over another speed of the first variant outside of the rounds. None without two
-        rounds, or where a variant failed.
+        The estimate is the ratio of the median scores, if inside. The bounds cover a drift
+        of the first variant since its baselines. None below two rounds or after a failure.
         """
         found = self._paired(objective, arm)
         if found is None:
@@ -200,7 +191,7 @@ class Comparison:
         return as_gains(replace(low, estimate=estimate, high=high.high))
 
     def _bounds(
-        self, objective: Objective, arm: str, rounds: Sequence[Round[TrialResult]], *, slowed: str
+        self, objective: Objective, arm: str, rounds: Sequence[Round], *, slowed: str
     ) -> Interval:
         """Log gain's bounds by rounds, and by sound or `slowed` runs."""
         ratios = self.log_gains(objective, arm, rounds)
@@ -208,15 +199,12 @@ class Comparison:
         if self.collapsed(arm):  # ranks hardly see how far a run fell
             return stats.paired_interval(ratios, sigma=sigma)
         first, after = (
-            _runs([r for r in self.whole if each == slowed or self._is_sound(r, each)], each)
-            for each in (self.ab_test.names[0], arm)
+            runs_of([r for r in self.whole if one == slowed or self._is_sound(r, one)], one)
+            for one in (self.ab_test.names[0], arm)
         )
-        return stats.comparison_interval(
-            ratios,
-            [objective.log_merit(run) for run in (*first, *self.outside)],
-            [objective.log_merit(run) for run in after],
-            sigma=sigma,
-        )
+        reference = [objective.log_merit(run) for run in (*first, *self.outside)]
+        candidate = [objective.log_merit(run) for run in after]
+        return stats.comparison_interval(ratios, reference, candidate, sigma=sigma)
 
     def _slowed_by_us(self, arm: str) -> float:
         """Part of a gain that stays if the probe slowed the first variant alone.
@@ -224,7 +212,7 @@ class Comparison:
         A step below a millisecond loses much to the probe, one of a large batch little.
         """
         first, after = (
-            statistics.median(each.probe_share for each in _runs(self.whole, name))
+            statistics.median(each.probe_share for each in runs_of(self.whole, name))
             for name in (self.ab_test.names[0], arm)
         )
         return 1 - min(max(0.0, first - after) * PROBE_MARGIN, MOST_OURS)
@@ -258,7 +246,7 @@ class Comparison:
         found = self.interval(objective)
         if found is None or self.proven(objective, smallest_gain):
             return False
-        ratios = self.log_gains(objective)
+        ratios = self.log_gains(objective, AFTER, self.counted)
         won = len(ratios) >= WON and min(ratios) > 0
         return (found.low > 1 or won) and found.estimate > 1
 
@@ -278,7 +266,8 @@ class Comparison:
         return objective.metric.gain(before, after) > 1 + smallest_gain
 
 
-def _runs(rounds: Sequence[Round[TrialResult]], arm: str) -> tuple[Run, ...]:
+def runs_of(rounds: Rounds, arm: str) -> tuple[Run, ...]:
+    """Runs of one arm that did not fail."""
     return tuple(run for each in rounds if (run := each.runs[arm].run) is not None)
 
 
@@ -300,7 +289,7 @@ def chained(parts: Sequence[Comparison], objective: Objective) -> Interval | Non
     each = [part.interval(objective) for part in parts]
     if not parts or None in each:
         return None
-    gains = [part.log_gains(objective) for part in parts]
+    gains = [part.log_gains(objective, AFTER, part.counted) for part in parts]
     sigma = math.sqrt(sum(part.ab_test.sigma**2 for part in parts))
     sums = [sum(steps) for steps in zip(*gains, strict=False)]
     found = as_gains(stats.paired_interval(sums, sigma=sigma))

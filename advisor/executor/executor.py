@@ -18,6 +18,7 @@ from advisor.executor.comparison import (
     contended_arms,
     interleaved,
     rounds_wanted,
+    runs_of,
 )
 from advisor.executor.engines import Engine
 from advisor.executor.requests import (
@@ -34,16 +35,16 @@ from advisor.machine.recording import same_uuid
 from advisor.model import Failure, Run, Trial
 
 LATE_S = 2.0
-"""Grace of a process that the budget ends: it may be about to end by itself. With the report the
-whole call is then five seconds late at most, where the program heeds its end."""
+"""Grace of a process that the budget ends, which may end by itself. The call with its
+report is then at most five seconds late, if the program heeds its end."""
 LATE_GUESS = 3.0
-"""A trial that runs before it was asked for is ended after so many times its expected time."""
+"""A trial that runs ahead is ended after so many times its expected time."""
 MOST_TIMES = 2
 """A test has at most so many times its planned rounds."""
 UNTIMED = {"quality", "effects"}
 """Purposes for which the speed of a run does not matter."""
 EXPENSIVE = 0.05
-"""A process that takes more of the budget is not repeated by itself: its rounds will be."""
+"""A process that takes more of the budget is not repeated: its rounds will be."""
 
 
 class Listener(Protocol):
@@ -86,17 +87,14 @@ class Executor:
     attempts: list[TrialResult] = field(default_factory=list)
     comparisons: list[Comparison] = field(default_factory=list)
     patient: bool = True
-    """True if to run a contended run again: not after that was in vain, until an uncontended one
-    is seen."""
+    """Run a contended run again; not after that was in vain, until one is uncontended."""
     cards: int = 1
     _ahead: dict[str, _Begun] = field(default_factory=dict)
     """Trials that ran beside others before they were asked for, by key."""
     _last_id: int = 0
 
     def answer(
-        self,
-        request: TrialRequest | ABTest,
-        ahead: Callable[[], Iterable[TrialRequest]],
+        self, request: TrialRequest | ABTest, ahead: Callable[[], Iterable[TrialRequest]]
     ) -> TrialResult | Comparison | SkippedRun:
         """Result of `request`. Raises InterruptedByUserError; finished runs are kept."""
         if request.purpose != "baseline":
@@ -112,8 +110,7 @@ class Executor:
     def _find_equal_cards(self, request: TrialRequest) -> None:
         """Use every card that is held, if the original runs alike on all of them.
 
-        Programs that choose their card themselves, cards that differ, and CPUs that are too few
-        for all trials show here.
+        This shows programs that choose their card, unequal cards, and too few CPUs.
         """
         held = self.engine.equal_gpus
         if not held:
@@ -154,19 +151,19 @@ class Executor:
     def measure(self, request: TrialRequest) -> TrialResult | SkippedRun:
         """Measure one run, once more where contended; the less contended counts."""
         first = self.run_once(request)
-        if not self._is_to_repeat(first):
+        if isinstance(first, SkippedRun) or not self._is_to_repeat(first):
             return first
         again = self.run_once(request)
-        if isinstance(first, SkippedRun) or isinstance(again, SkippedRun):
+        if isinstance(again, SkippedRun):
             return first
         best, other = sorted((first, again), key=_background_load)
         self.patient = best.run is None or not contended(best.run)
         self.attempts[self.attempts.index(other)] = replace(other, repeated=True)
         return replace(best, remaining_s=self.budget.remaining_s)
 
-    def _is_to_repeat(self, answer: TrialResult | SkippedRun) -> bool:
+    def _is_to_repeat(self, answer: TrialResult) -> bool:
         """True for a contended run, unless that is in vain or takes too long."""
-        if isinstance(answer, SkippedRun) or answer.request.purpose in UNTIMED:
+        if answer.request.purpose in UNTIMED:
             return False
         if answer.run is None or not contended(answer.run):
             self.patient = True
@@ -198,7 +195,7 @@ class Executor:
     def run_rounds(
         self, rounds: Sequence[Sequence[TrialRequest]], *, earlier_calls: bool = False
     ) -> list[list[TrialResult | SkippedRun]]:
-        """Run the requests of each round in turn, and all rounds at once, each on its own card.
+        """Run each round's requests in turn, and all rounds at once, on a card each.
 
         A round ends with its first failure. Raises NodeLostError.
         """
@@ -248,7 +245,7 @@ class Executor:
         return _Begun(request=request, trial=trial, key=key, most_s=most_s, remaining_s=remaining_s)
 
     def _run_all(self, rounds: Sequence[Sequence[_Begun]]) -> list[list[_Begun]]:
-        """Run the trials of each round in turn, up to a failure, and all rounds at once.
+        """Run each round's trials in turn, up to a failure, and all rounds at once.
 
         The first round stays on the card that the program takes by itself.
         """
@@ -344,7 +341,7 @@ class _Rounds:
 
     executor: Executor
     ab_test: ABTest
-    rounds: list[Round[TrialResult]] = field(default_factory=list)
+    rounds: list[Round] = field(default_factory=list)
     took_s: dict[str, float] = field(default_factory=dict)
     """Time of one more process of each variant."""
     cut_short: bool = False
@@ -384,7 +381,7 @@ class _Rounds:
         )
 
     def _run(self, rounds: Sequence[Turns]) -> list[dict[str, TrialResult]]:
-        """Run rounds at once, each on its own card; a single one stops at a failure."""
+        """Run rounds at once, on a card each; a single one stops at a failure."""
         if len(rounds) > 1:
             requests = [[self._request(*turn) for turn in each] for each in rounds]
             answers = self.executor.run_rounds(requests)
@@ -426,15 +423,12 @@ class _Rounds:
         wanted = self._wanted(quiet)
         return max(0, min(wanted - len(quiet), MOST_TIMES * wanted - len(self.rounds)))
 
-    def _wanted(self, quiet: Sequence[Round[TrialResult]]) -> int:
+    def _wanted(self, quiet: Sequence[Round]) -> int:
         """Rounds to be had; a confirmation may add some."""
         test = self.ab_test
         if test.purpose != "confirm":
             return test.rounds
-        rates = {
-            arm: [run.units_per_s for r in quiet if (run := r.runs[arm].run) is not None]
-            for arm in test.names
-        }
+        rates = {arm: [r.units_per_s for r in runs_of(quiet, arm)] for arm in test.names}
         left_s = self.executor.budget.remaining_s
         fit = len(quiet) + int(left_s / max(sum(self.took_s.values()), 1e-9))
         outlive = rounds_wanted(test.rounds, rates)
@@ -443,7 +437,7 @@ class _Rounds:
 
 
 def is_equal(original: Run, other: _Begun, uuid: str) -> bool:
-    """True if the original ran alike on the card `uuid`, and nothing that it wrote stayed."""
+    """True if the original ran alike on card `uuid`, and left nothing that it wrote."""
     run = other.result
     if not isinstance(run, Run) or [len(original.cards), len(run.cards), run.ranks] != [1, 1, 1]:
         return False

@@ -28,17 +28,16 @@ class Variant:
     extra_s: float = 0.0
     """Paid once before the window: compilation."""
     program: str | None = None
-    """Name of a program of its own: another config or command; None: the executor's."""
+    """Name of its own program: another config or command; None: the executor's."""
 
     @property
     def label(self) -> str:
         """Label, as in `batch 8 · prefetch_factor 4 in the code`."""
-        label = self.candidate.label
         if not self.whatif:
-            return label
+            return self.candidate.label
         words = self.whatif.partition("@")[0].replace("loader.", "").replace("=", " ")
         in_code = f"{words.replace(',', ', ')} in the code"
-        return f"{label} · {in_code}" if self.candidate.changes else in_code
+        return f"{self.candidate.label} · {in_code}" if self.candidate.changes else in_code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,15 +49,15 @@ class TrialRequest:
     plan: MeasurePlan
     command: CommandName = "own"
     repeat: int | None = None
-    """Number of the repetition, each with a seed of its own; None: the seed of the call, if any."""
+    """Number of the repetition, which has its own seed; None: the call's seed, if any."""
     series: str = ""
-    """Name of a repetition: two series of one measurement never stand in for each other."""
+    """Name of a repetition: two series of one measurement never replace each other."""
     fresh: bool = False
     """No kept run will do."""
     expected_s: float = 0.0
-    """Expected time; it is not begun with less left. 0: it is needed whatever it takes."""
+    """Expected time; not begun with less left. 0: needed whatever it takes."""
     limit_s: float | None = None
-    """Given up, as one that did not fit, so long after its first step; None: with the budget."""
+    """Given up as unfit so long after its first step; None: with the budget."""
     kept_s: float = 0.0
     """Part of the budget left for a proof: a process that runs into it is ended."""
     title: str = ""
@@ -80,12 +79,11 @@ class ABTest:
     rounds: int
     """Uncontended rounds, fixed before the first."""
     max_rounds: int = 0
-    """More rounds, where they turn out to take less of the budget than expected. The clock alone
-    decides that, so the bounds hold as if it had been fixed."""
+    """More rounds, if time is left: the clock alone decides, so bounds hold as if fixed."""
     sigma: float = 0.0
-    """Standard deviation of a log ratio of two equal processes, known beforehand."""
+    """Standard deviation of a log ratio of two equal processes, known before."""
     finish_once: bool = False
-    """In the first round the last variant finishes a whole item, which it has not done yet."""
+    """In the first round the last variant finishes a whole item for the first time."""
 
     @property
     def by_name(self) -> dict[str, TrialRequest]:

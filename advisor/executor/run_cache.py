@@ -32,14 +32,14 @@ class RunCache:
     set_aside: str = ""
     """Reason why runs of earlier calls are not used; empty while they are."""
     _earlier: list[float] = field(default_factory=list)
-    """Rates of the original in earlier calls, until they were compared with this one's."""
+    """Rates of the original in earlier calls, until compared with this one's."""
 
     def key(self, program: Program, trial: Trial, series: str) -> str:
         """Identity of one measurement."""
         kept = tuple(token for token in trial.command if trial.scratch not in token)
         values = program.values(trial.candidate)
         key = trial_key(self.program_key, kept, values, trial.plan, dict(trial.env))
-        return f"{key} {series}" if series else key
+        return f"{key} {series}".rstrip()
 
     def find(self, key: str, *, earlier_calls: bool = True) -> Run | Failure | None:
         """Find the newest result with this `key` that may replace a run."""

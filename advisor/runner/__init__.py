@@ -1,1 +1,1 @@
-"""One trial: a measured process from start to classification. `trial.py` is its whole way."""
+"""One trial: a measured process from start to end. `trial.py` is its whole way."""

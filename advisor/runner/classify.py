@@ -1,4 +1,4 @@
-"""Failure of a trial: the first of `CHECKS` that its end meets, with patterns of messages."""
+"""Failure of a trial: the first of `CHECKS` that its end meets."""
 
 import math
 import re
@@ -95,7 +95,7 @@ KILLED = _row(
     r"killed by signal: (?!Terminated)",
     r"(?:terminated with signal |Signal \d+ \()SIG(?!TERM)",
 )
-"""Report of a parent process on the signal that ended a child; SIGTERM only follows a failure."""
+"""Report of a parent on the signal that ended a child; SIGTERM only follows a failure."""
 
 NO_CUDA = _row(
     "crash-start",
@@ -160,7 +160,7 @@ COLLATERAL = re.compile(
 
 EVIDENCE_CHARS = 300
 SLOW_CPUS = 0.5
-"""CPUs in use by a silent program that is slow; one that hangs waits for something."""
+"""CPUs in use by a silent program that is slow; one that hangs only waits."""
 IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError"}
 TAIL_LINES = 20
 STACK_LINES = 400
@@ -265,7 +265,7 @@ def _guarded(_: Trial, ending: TrialExit) -> Failure | None:
 def _died(trial: Trial, ending: TrialExit) -> Failure | None:
     """Judge a failed end by exception, signal or code.
 
-    Behind a good end a helper that failed is the program's own affair; a lost rank is not.
+    After a good end a failed helper is the program's own affair; a lost rank is not.
     """
     problems = exceptions(ending)
     if ending.end == "exited" and ending.exit_code != 0:
@@ -277,7 +277,7 @@ def _died(trial: Trial, ending: TrialExit) -> Failure | None:
 def _lost_work(_: Trial, ending: TrialExit) -> Failure | None:
     """Find work lost in a run that ended well.
 
-    A program that ran out of memory and began again with a smaller batch has lost nothing by it.
+    A program that ran out of memory and began again with a smaller batch lost nothing.
     """
     lines = ending.output.splitlines()
     if any(process.shrunk_from is not None for process in ending.processes):
@@ -292,7 +292,7 @@ def _lost_work(_: Trial, ending: TrialExit) -> Failure | None:
 
 
 def _ours(ending: TrialExit, line: str) -> bool:
-    """Return True for the loss of a process that we ended, told by others or its launcher."""
+    """Return True where others, or a launcher, tell of a process that we ended."""
     lost = COLLATERAL.search(line) or any(name in line for name in LAUNCHERS)
     return ending.end == "measured" and bool(lost)
 
@@ -353,8 +353,8 @@ def _nothing_measured(trial: Trial, ending: TrialExit) -> Failure:
 def _cause(trial: Trial, ending: TrialExit, problems: Sequence[ProgramException]) -> Failure:
     """Find the cause: memory, device, signal, settings or error.
 
-    Exceptions of the work itself come first. Whatever a launcher did afterwards (it asks the other
-    ranks to end) is no cause. Where there are no exceptions, the output is searched from its end.
+    Exceptions of the work come first; a launcher that then ends other ranks is no cause.
+    Without exceptions the output is searched from its end.
     """
     printed = [_RANK.sub("", line) for line in ending.output.splitlines()]
     traced = exception_lines(printed)
@@ -391,7 +391,7 @@ def _matched(patterns: Iterable[FailurePattern], lines: Sequence[str]) -> Failur
 
 
 def _killed(ending: TrialExit, lines: Sequence[str]) -> Failure | None:
-    """Judge an end by the process's or a child's signal, and by the kernel's counters."""
+    """Judge by the signal of the process or a child, and the kernel's counters."""
     number, oom = _signal_of(ending), ending.oom
     reported = _matched((KILLED,), lines) if number is None else None
     if number is None and reported is None and not oom["cgroup"]:
@@ -431,18 +431,16 @@ def _rejected(trial: Trial, ending: TrialExit, raised: Sequence[str]) -> Failure
 
 
 def exceptions(ending: TrialExit) -> list[ProgramException]:
-    """Return the final exceptions: the work's own, those left alone by it, a launcher's."""
+    """Final exceptions: the work's own, those left alone by it, a launcher's."""
     problems = [process.exception for process in ending.processes if process.exception]
-    return sorted(
-        problems, key=lambda each: (each.type in LAUNCHERS, bool(COLLATERAL.search(each.lines[0])))
-    )
+    problems.sort(key=lambda each: COLLATERAL.search(each.lines[0]) is not None)
+    return sorted(problems, key=lambda each: each.type in LAUNCHERS)
 
 
 def _printed_exceptions(ending: TrialExit, lines: Sequence[str]) -> Iterator[str]:
     """Exceptions that a successful program printed.
 
-    Errors while an object is torn down lose no work, nor do optional imports, nor those of parents
-    whose children we stopped.
+    Teardown, optional imports and parents of children that we stopped lose no work.
     """
     parents = {process.ppid for process in ending.processes if process.state == "stopped"}
     ours = [p.exception.lines[0] for p in ending.processes if p.exception and p.pid in parents]

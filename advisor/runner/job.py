@@ -20,9 +20,9 @@ from advisor.sandbox.policy import SandboxPolicy
 
 PROBE = Path(__file__).resolve().parents[1] / "probe"
 FOLDERS = ("probe", "outputs", "logs", "trackers", "results")
-"""Folders of a trial's scratch; the last is for copies of files that a sandbox throws away."""
+"""Folders of a trial's scratch; the last holds copies of files that a sandbox drops."""
 SHORT_TMP = 60
-"""Longest TMPDIR in characters: a socket's path may have 107, and multiprocessing adds 40."""
+"""Longest TMPDIR in characters: a socket's path has 107, and multiprocessing adds 40."""
 
 TRACKER_FOLDERS = (
     "WANDB_DIR", "WANDB_CACHE_DIR", "WANDB_DATA_DIR", "COMET_OFFLINE_DIRECTORY",
@@ -52,12 +52,12 @@ class Job:
     temporary: tuple[str, ...]
     spec: str = ""
     candidates: tuple[tuple[str, str, str], ...] = ()
-    """Of each its path, its content in base64, and the user's file whose permissions it takes."""
+    """Of each its path, content in base64, and the user's file that gives permissions."""
     sandbox: SandboxPolicy
 
 
 def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
-    """Prepare the job of `trial` for the environment `environ`. Raises UsageError."""
+    """Prepare the job of `trial` for `environ`. Raises UsageError."""
     scratch = Path(trial.scratch).resolve()
     trackers = scratch / "trackers"
     tmp = scratch / "tmp"
@@ -117,9 +117,8 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
 def replace_paths(command: Sequence[str], cwd: str, copies: Mapping[str, str]) -> tuple[str, ...]:
     """Replace paths in `command` by their copies.
 
-    A path is recognised by the file it leads to, as a whole token or as a part of one:
-    `--config=a/b.json`, `data.config=b.json`, `bash -c "python run.py a/b.json"`. The
-    directory stays spelled as the user spelled it.
+    A path is known by its file, as a token or a part of one: `--config=a/b.json`,
+    `bash -c "python run.py a/b.json"`. Its folder stays spelled as the user spelled it.
     """
     by_identity = {os.path.realpath(original): copy for original, copy in copies.items()}
     return tuple(_replaced(token, cwd, by_identity) for token in command)
@@ -137,7 +136,7 @@ def _replaced(token: str, cwd: str, copies: Mapping[str, str]) -> str:
 def _copy_of(text: str, cwd: str, copies: Mapping[str, str]) -> str | None:
     """Copy of the file that `text` names, in the user's spelling of its folder."""
     # an argument can be anything; only what could be a path is looked up
-    could_be = text and "\0" not in text and len(text) <= 4096
+    could_be = "\0" not in text and len(text) <= 4096
     copy = copies.get(_real(cwd, text)) if could_be else None
     if copy is None:
         return None

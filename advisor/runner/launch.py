@@ -19,7 +19,7 @@ from advisor.runner.output import Stream, Tally
 ROOT = str(Path(__file__).resolve().parents[2])
 START = "import sys; sys.path += sys.argv[1:2]; from advisor.runner.supervisor import main; main()"
 SUPERVISOR = (sys.executable, "-I", "-S", "-B", "-c", START, ROOT)
-"""As a module, whose compiled code is kept: a script would be compiled for every trial."""
+"""A module, whose compiled code is kept: a script is compiled for every trial."""
 STOP_LIMIT_S = supervisor.TERM_GRACE_S + supervisor.KILL_GRACE_S + 10.0
 """Longest wait for the supervisor to have taken everything away."""
 
@@ -31,7 +31,7 @@ class Launched:
         self.job, self.tally = job, Tally(unit_regex)
         self.started = time.time()
         self.pid: int | None = None
-        """The command's process; None until it was started, or if it could not be."""
+        """The command's process; None until it started, or if it could not."""
         self.exit_code: int | None = None
         """Exit code of the command, or minus its signal."""
         self.refused: str | None = None
@@ -41,7 +41,7 @@ class Launched:
         self.changes: dict[str, Any] | None = None
         """Changes by the program, see `Sandbox.changes`; None if unknown."""
         self.full = False
-        """The disk of the trial's own folder had no room any more at its end."""
+        """The disk of the trial's own folder had no room left at its end."""
         self._buffer = b""
         self._gone = False
         (out_read, out_write), (err_read, err_write) = os.pipe(), os.pipe()

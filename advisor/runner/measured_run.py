@@ -57,7 +57,7 @@ def measured_run(trial: Trial, ending: TrialExit) -> Run | None:
 
 
 def _whole_phases(run: Run, wall_s: float) -> tuple[RunPhase, ...]:
-    """Phases with the start and the ending of the process; none of several ranks."""
+    """Phases with the start and ending of the process; none of several ranks."""
     if run.ranks > 1 or run.startup_s is None or not run.phases:
         return ()
     start = RunPhase(name="start", seconds=max(0.0, run.startup_s), times=1)
@@ -69,8 +69,8 @@ def _whole_phases(run: Run, wall_s: float) -> tuple[RunPhase, ...]:
 def _counted(run: Run, trial: Trial, ending: TrialExit) -> Run | None:
     """Rate by matching output lines; None with too few.
 
-    The first line ends work that began before anybody watched, so it only starts the clock. A
-    single line counts for the whole run, if it finished.
+    The first line ends work that began unwatched, so it only starts the clock. A single
+    line counts for the whole run, if it finished.
     """
     count, pattern = ending.count, trial.plan.unit_regex
     if count.lines >= 3 and count.seconds > 0:
@@ -139,8 +139,8 @@ def probed_run(processes: Sequence[ProcessRecord]) -> Run | None:
 def _straggler(ranks: Sequence[Rank]) -> Straggler | None:
     """Rank that the others wait for at the end of each backward pass.
 
-    Steps of ranks that update together last equally long. What a rank does outside of its backward
-    passes is its own: the rank with most of that comes last, and then need not wait.
+    Ranks that update together have steps of equal length. The one with most time outside of
+    backward passes comes last, and then need not wait.
     """
     parts = [_parts_ms(rank) for rank in ranks if rank.record.together]
     if len(parts) < max(2, ranks[0].record.world_size) or not all(parts):
@@ -160,7 +160,7 @@ def _straggler(ranks: Sequence[Rank]) -> Straggler | None:
 
 
 def _parts_ms(rank: Rank) -> dict[str, float]:
-    """Milliseconds of a step by part of `Shares`, without backward passes; empty if unknown."""
+    """Milliseconds of a step by part of `Shares`, no backward passes; empty if unknown."""
     run = rank.run
     if run.step_ms is None or run.backward_share is None:
         return {}
@@ -180,7 +180,7 @@ def _known(values: Iterable[T | None]) -> list[T]:
 
 
 def _largest(values: Iterable[float | None]) -> float | None:
-    return max((value for value in values if value), default=None)
+    return max(filter(None, values), default=None)
 
 
 def _of_one_job(able: Sequence[Rank]) -> list[Rank]:

@@ -1,7 +1,6 @@
 """Measurement of running processes by their event logs.
 
-Steps are only counted once they are known. Once the window is full the process stops, or goes on to
-its parts.
+Known steps are only counted. With a full window the process stops, or goes on to its parts.
 """
 
 import contextlib
@@ -29,7 +28,7 @@ SHORTEST_LOOK_S = 0.05
 RANK_0_S = 5.0
 """Longest wait for rank 0, whose window should be full as soon as the others'."""
 STOP_FILE = "probe/stop.json"
-"""Below scratch: where all ranks of a job stop. Rank 0 decides, maybe on another node."""
+"""Below scratch: where all ranks stop. Rank 0 decides, maybe on another node."""
 OTHER_NODES_S = 1.0
 """The word takes so long to the ranks of other nodes, at most."""
 

@@ -4,11 +4,11 @@ import contextlib
 import math
 import os
 import signal
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from threading import Event
 from typing import Literal
 
 import psutil
@@ -32,11 +32,11 @@ EXIT_S = 0.5
 """Wait for the command's end after its last process stopped."""
 STACKS_S = 0.5
 BUSY_S = 10.0
-"""Period used to judge if a silent program is busy; at its end the silence alone."""
+"""Period to judge if a silent program is busy; at its end the silence alone."""
 BUSY_CPUS = 0.05
-"""CPUs in use by a program that compiles rather than waits, even on a crowded host."""
+"""CPUs of a program that compiles rather than waits, even on a crowded host."""
 WARM_STEPS = 3
-"""Whole steps in which a silence may be a compilation, or one of the long passes of the first."""
+"""Whole steps in which a silence may be a compilation, or a long pass of the first."""
 PROGRESS_S = 2.0
 
 End = Literal[
@@ -90,27 +90,23 @@ class TrialExit:
 
 class Monitor:
     def __init__(
-        self,
-        trial: Trial,
-        launched: Launched,
-        on_progress: Callable[[str], None],
-        cancel: threading.Event,
+        self, trial: Trial, launched: Launched, say: Callable[[str], None], cancel: Event
     ) -> None:
         self._trial = trial
         self._launched = launched
         self._tally = launched.tally
         self.load = LoadMonitor(launched.supervisor_pid)
-        self._on_progress = on_progress
+        self._say = say
         self._cancel = cancel
         self._records = Records(f"{launched.job.scratch}/probe")
         self._measuring = Measuring(f"{launched.job.scratch}/probe", trial.plan)
         self._processes: tuple[ProcessRecord, ...] = ()
         self._oom_before = oom_kills()
         self._full_since = self._first_step = math.inf
-        """Epoch seconds of the first window that was full, and of the first step."""
+        """Epoch seconds of the first full window, and of the first step."""
         self._at_work = False
         self._last_sign = time.time()
-        """Epoch seconds of the start, of the last step, or of the end of what stepped."""
+        """Epoch seconds of the start, the last step, or the end of what stepped."""
         self._reported = 0.0
         self._tree = TreeSampler(launched.supervisor_pid)
 
@@ -127,11 +123,11 @@ class Monitor:
             self._report()
         ended = time.time()
         self.load.sample(force=True)
-        if end == "measured":  # the command has usually just ended with its own status
+        if end == "measured":  # the command has usually just ended by itself
             self._launched.wait(EXIT_S)
         stacks = self._stacks() if end in {"hang", "start-limit"} else ""
         launched = self._launched
-        if end in {"exited", "not-started"}:  # what came just before the end may still arrive
+        if end in {"exited", "not-started"}:  # its last words may still arrive
             launched.stop()
         # of a program that we end, nothing counts that it says or raises from here on
         stdout, stderr = launched.stdout.tail(), launched.stderr.tail()
@@ -234,11 +230,10 @@ class Monitor:
         self._reported = now
         steps = max((process.steps for process in self._processes), default=0)
         state = f"steps: {steps}" if steps else "starting"
-        self._on_progress(f"{state}, {now - self._launched.started:.0f} s")
+        self._say(f"{state}, {now - self._launched.started:.0f} s")
 
 
 def _alive(pid: int) -> bool:
-    try:
+    with contextlib.suppress(psutil.Error):
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.Error:
-        return False
+    return False

@@ -37,7 +37,7 @@ class Tally:
         self._lock = threading.Lock()
         self.lines = 0
         self.marks: tuple[Reading, ...] = ()
-        """Units of all lines so far; the first and the last line are always among them."""
+        """Units of all lines so far; first and last line are always among them."""
 
     @property
     def seconds(self) -> float:

@@ -1,14 +1,14 @@
 """Records of the probe, one a process: format, parser and folder.
 
-A trial's records directory holds, for each process of the user's program that Python started:
+A trial's folder of records holds, for each Python process of the user's program:
 
 `<pid>.json`        the record, a `ProcessRecord` in JSON
 `stacks-<pid>.txt`  stacks of all threads, one set for each SIGUSR1
 `events-<pid>.jsonl`  its event log, which `measuring.py` reads
 `command-<pid>.json`  our latest command to it
 
-A record may be written by the program: whatever stands in it, reading it raises nothing.
-Times are epoch seconds, None is "not measured"; keys that are not named here are ignored.
+The program may write a record: whatever it holds, reading it raises nothing.
+Times are epoch seconds, None is "not measured"; keys not named here are ignored.
 """
 
 import contextlib
@@ -62,9 +62,9 @@ class ProcessRecord:
     """booted, torch, stepping, aside (an error of the probe's: it left the program alone), stopped
     (by us: the window is full), exited."""
     alone: bool = False
-    """Its window is full; loader and compute are measured alone, which makes no steps."""
+    """Its window is full; loader and compute run alone, which makes no steps."""
     steps: int = 0
-    """Optimizer steps, or else loader batches or root forwards, whichever are more."""
+    """Optimizer steps, else loader batches or root forwards, whichever are more."""
     optimizers_built: int = 0
     whole_steps: int = 0
     """Of those that came to their end; an update may have many passes."""

@@ -20,9 +20,9 @@ from advisor.settings import Defaults, Workload
 START_S = 300.0
 HANG_S = 60.0
 LATE_START = 5.0
-"""A candidate may take so many times as long to its first step as the original took."""
+"""A candidate may take so many times the original's time to its first step."""
 SLOW_WINDOW = 10.0
-"""Steps that are longer than the window make it last so many times what was asked for."""
+"""Steps longer than the window make it last so many times what was asked for."""
 SILENCES = 4.0
 """As many steps of the longest silence are waited for in a window."""
 SLOW_CEILINGS = 5.0
@@ -76,7 +76,7 @@ LEAST_GROWTH_S = 40.0
 """Samples and time that a growth of memory is judged by."""
 INTERVAL_S = 0.5
 LIGHT = 0.02
-"""Largest share of time spent sampling: reading PSS stops the process for a moment."""
+"""Largest share of time spent sampling: reading PSS stops a process for a moment."""
 
 
 class Reading(NamedTuple):
@@ -116,7 +116,7 @@ class TreeSampler:
         return max((reading.value for reading in self._memory), default=None)
 
     def growth_gib_per_min(self) -> float | None:
-        """Growth of memory after the first third of the samples; None of less than a minute."""
+        """Growth of memory after the first third of samples; None of less than a minute."""
         later = self._memory[len(self._memory) // 3 :]
         if len(later) < FEWEST_READINGS or later[-1].time - later[0].time < LEAST_GROWTH_S:
             return None
@@ -143,10 +143,8 @@ def oom_kills(root: Path = Path("/")) -> Counter[str]:
     """Count the kernel's kills in the nearest cgroup and on the host."""
     nearest = list(cgroup_folders(root, "memory"))[:1]
     names = ("memory.events", "memory.oom_control")
-    return Counter(
-        cgroup=sum(_kills(folder / name) for folder in nearest for name in names),
-        host=_kills(root / "proc/vmstat"),
-    )
+    inside = sum(_kills(folder / name) for folder in nearest for name in names)
+    return Counter(cgroup=inside, host=_kills(root / "proc/vmstat"))
 
 
 def _kills(path: Path) -> int:

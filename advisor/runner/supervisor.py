@@ -1,12 +1,12 @@
 """Supervisor of one command, between it and gpu-advisor.
 
-It lays out what the trial needs, moves into its isolation, starts the command, adopts its orphans,
-and takes everything away again: when told to, or when the parent is gone, even by kill -9.
+It lays out the trial's files, enters its isolation, starts the command, adopts its orphans,
+and takes all away when told to, or when the parent is gone, even by kill -9.
 
-Every trial waits for this process to start: standard library only, and no pathlib. Nothing is
-imported once the program runs, which may have changed what would be found.
+Every trial waits for its start: standard library only, no pathlib. Nothing is imported once
+the program runs, which may have changed what is found.
 
-stdin: a `Job` as one line of JSON; then `stop`. Its end without that means that the parent died.
+stdin: a `Job` as one line of JSON; then `stop`. An end without it: the parent died.
 stdout: events, a JSON object a line: `started` or `refused`, `exited`, `gone`.
 """
 
@@ -28,7 +28,7 @@ from advisor.sandbox.kernel import prctl
 from advisor.sandbox.layers import remove_tree
 
 TERM_GRACE_S = 2.0
-"""Between SIGTERM and SIGKILL: multiprocessing's resource tracker needs it to unlink."""
+"""From SIGTERM to SIGKILL: multiprocessing's resource tracker needs it to unlink."""
 KILL_GRACE_S = 5.0
 """After SIGKILL: a process in uninterruptible sleep is reported, not waited for."""
 ROOM_BYTES = 1 << 16
@@ -144,11 +144,10 @@ def lay_out(job: dict[str, Any]) -> None:
 
 
 def is_full(folder: str) -> bool:
-    try:
+    with contextlib.suppress(OSError):
         space = os.statvfs(folder)
-    except OSError:
-        return False
-    return space.f_blocks > 0 and space.f_bavail * space.f_frsize < ROOM_BYTES
+        return space.f_blocks > 0 and space.f_bavail * space.f_frsize < ROOM_BYTES
+    return False
 
 
 def clean_up(laid: Iterable[str], folders: Iterable[str]) -> None:

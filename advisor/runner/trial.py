@@ -61,8 +61,7 @@ def run_trial(
         "files_changed": altered,
         "isolation": job.sandbox.kind,
     }
-    if failure is not None or run is None:
-        assert failure is not None
+    if failure is not None:
         cards = [process.card for process in ending.processes if process.card is not None]
         seen = card.summary(ending.started, ending.ended, cards)
         return replace(
@@ -72,6 +71,7 @@ def run_trial(
             gpu_mem_others_gib=seen.gpu_mem_others_gib,
             **facts,
         )
+    assert run is not None
     start, end = run.window_start, run.window_end
     telemetry = card.summary(start, end, run.cards)
     left = ", ".join(map(str, launched.left or ()))
@@ -98,10 +98,9 @@ def _results(trial: Trial, job: Job, changes: Mapping[str, Any], run: Run) -> di
     times = [*(outside or ()), *written_at]
     known = bool(times) or outside is not None
     end = float("inf") if trial.plan.whole else run.window_end
-    return {
-        "files_in_window": files_between(run.window_start, end, times, run) if known else None,
-        "results": (*read_copies(changes, trial.cwd), *inside),
-    }
+    in_window = files_between(run.window_start, end, times, run) if known else None
+    results = (*read_copies(changes, trial.cwd), *inside)
+    return {"files_in_window": in_window, "results": results}
 
 
 def files_between(start: float, end: float, written_at: Sequence[float], run: Run) -> int | None:

@@ -1,7 +1,7 @@
 """Files that a program wrote: created, changed and removed ones, and the items in them.
 
-Texts are kept as digests, since they are only compared. Arrays are read by NumPy and pictures by
-Pillow, where the interpreter of gpu-advisor has them; a file of another format is one digest.
+Texts are kept as digests, since they are only compared. NumPy reads arrays, Pillow
+pictures, where the Python of gpu-advisor has them; a file of another format is one digest.
 """
 
 import hashlib
@@ -43,11 +43,8 @@ def changed_files(
         for kind in ("created", "changed", "removed", "sealed")
     )
     altered, end = (*changed, *removed), ", thrown away with the trial" if thrown_away else ""
-    notes = (
-        *_note("the program changed or removed", altered, end),
-        *_note("shown read-only to the program:", sealed),
-    )
-    return created, altered, notes
+    notes = _note("the program changed or removed", altered, end)
+    return created, altered, (*notes, *_note("shown read-only to the program:", sealed))
 
 
 def guarded_changes(processes: Sequence[ProcessRecord]) -> dict[str, Any]:
@@ -174,4 +171,4 @@ FORMATS: dict[str, Callable[[BinaryIO], dict[str, Any]]] = {
     **dict.fromkeys((".npy", ".npz"), _array),
     **dict.fromkeys((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp", ".gif"), _picture),
 }
-"""Reader of each format: fields of `ResultFile`, in which values of `first` are any objects."""
+"""Reader of each format: fields of `ResultFile`; values of `first` are any objects."""

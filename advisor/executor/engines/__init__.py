@@ -40,7 +40,7 @@ class Engine(Protocol):
     """Runner of trials on one machine, held while entered."""
 
     equal_gpus: tuple[str, ...]
-    """Further cards that are held: several trials may run at once, one on each card."""
+    """Further cards held: trials may run at once, one on each."""
 
     def __enter__(self) -> Self:
         """Take the lease and a scratch folder. Raises StateBusyError with its holder."""

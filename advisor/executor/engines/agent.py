@@ -1,7 +1,7 @@
 """Agent on a node: runs trials for the engine behind a pipe.
 
-Requests come on stdin and answers go to stdout, one JSON object a line. The agent ends itself and
-its trial when the pipe closes, when the other side is silent, or by a signal.
+Requests come on stdin, answers go to stdout, one JSON object a line. The agent ends with
+its trial when the pipe closes, the other side is silent, or a signal comes.
 """
 
 import contextlib
@@ -73,7 +73,7 @@ class Agent:
             return {"problem": type(problem).__name__, "text": str(problem), "kind": kind}
 
     def _look(self, cwd: str, env: dict[str, str]) -> dict[str, Any]:
-        """Take the caller's variables, and tell what this machine offers a trial."""
+        """Take the caller's variables, and tell what this machine offers."""
         os.environ.update(env)
         if not os.path.isdir(cwd):  # noqa: PTH112  any bytes
             msg = f"There is no folder {cwd} there. Trials need the program at the same path."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import math
 import os
 import queue
 import re
@@ -25,20 +26,20 @@ from advisor.settings import EngineTable
 
 LOCAL = "local"
 AGENT = ("-P", "-m", "advisor.executor.engines.agent")
-"""Arguments of a node's Python; `-P` keeps the user's folder from hiding our modules."""
+"""Arguments of a node's Python; with `-P` the user's folder hides no module of ours."""
 KNOWN = {"slurm": EngineTable(command="srun"), "ray": EngineTable(command="ray")}
 """Engines that gpu-advisor.toml need not define."""
 SHEBANG = re.compile(
     r"#!(?:/bin/sh\n'''exec' \"?)?\s*(?P<env>/\S+/env\s+(?:-S\s+)?)?"
     r"(?P<python>(?:/[^\n\"]*/)?(?:python|pypy)[\d.]*)[\s\"]"
 )
-"""First line of a script; the long form is pip's, for long paths and those with blanks."""
+"""First line of a script; the long form is pip's, for long paths and blanks."""
 RAY_PIPE = str(Path(__file__).with_name("ray_pipe.py"))
 ADDED: dict[str, tuple[str, ...]] = {
     "srun": ("--unbuffered", "--nodes=1", "--ntasks=1", "--cpu-bind=none"),
     "ssh": ("-T", "-o", "BatchMode=yes"),
 }
-"""Words that a program needs to carry a pipe; the user's come after them and win."""
+"""Words that a program needs to carry a pipe; the user's follow and win."""
 
 
 class Ending(NamedTuple):
@@ -138,7 +139,7 @@ def carrier_of(name: str, tables: Mapping[str, EngineTable]) -> Carrier | None:
     """Carrier of the engine `name`; None is this machine. Raises SettingsError."""
     if name == LOCAL:
         return None
-    address = name if name.startswith("ray://") else ""
+    address = (f"--address={name}",) if name.startswith("ray://") else ()
     name = "ray" if address else name
     tables = {**KNOWN, **tables}
     if name not in tables:
@@ -150,7 +151,7 @@ def carrier_of(name: str, tables: Mapping[str, EngineTable]) -> Carrier | None:
         raise errors.SettingsError(msg)
     table = tables[name]
     python = table.python or sys.executable
-    words = (*shlex.split(table.command), *([f"--address={address}"] if address else []))
+    words = (*shlex.split(table.command), *address)
     more = (tuple(shlex.split(each)) for each in table.more_nodes)
     others = tuple(Carrier(words=each, python=python) for each in more)
     return Carrier(words=words, python=python, others=others)
@@ -172,7 +173,7 @@ CLOSE_S = 20.0
 """Longest wait for the end of an agent, which removes its files."""
 SIGNAL_S = 5.0
 START_S = 120.0
-"""Longest wait for an agent outside of a queue: a controller that died tells nobody."""
+"""Longest wait for an agent outside of a queue: a dead controller tells nobody."""
 QUEUED = "queued and waiting"
 """Words of srun while it waits for an allocation."""
 LINES_KEPT = 50
@@ -269,7 +270,7 @@ class Connection:
             raise errors.NodeLostError(msg, again=False)
 
     def ask(self, do: str, **fields: Any) -> dict[str, Any]:
-        """Answer of the agent to one request. Raises its refusal, and NodeLostError."""
+        """Answer of the agent to a request. Raises its refusal, and NodeLostError."""
         self.tell(do=do, **fields)
         answer: dict[str, Any] = self._hear("answer", self.silence_s)["answer"]
         if "problem" in answer:
@@ -355,7 +356,7 @@ class Connection:
             except queue.Empty:
                 limit_s = silence_s or self._start_limit_s()
                 since = heard if silence_s else max(heard, self._said_at)
-                if limit_s is not None and time.monotonic() - since > limit_s:
+                if time.monotonic() - since > limit_s:
                     why = f"no sign of life for {limit_s:.0f} s"
                     raise self._lost(why) from None
                 continue
@@ -368,11 +369,11 @@ class Connection:
                 if kind in self.hear:
                     self.hear[kind](str(text))
 
-    def _start_limit_s(self) -> float | None:
-        """Longest silence before the first word; None: nobody knows how long a queue takes."""
+    def _start_limit_s(self) -> float:
+        """Longest silence before the first word; in a queue there is no limit."""
         program = os.path.basename(self._carrier.words[0])  # noqa: PTH119  a word of a command
         waits = any(QUEUED in text for text in list(self._said)[-1:])
-        return START_S if program == "srun" and not waits else None
+        return START_S if program == "srun" and not waits else math.inf
 
     def _lost(self, why: str = "") -> errors.AdvisorError:
         """Close what is left, and tell why: no node came, or it was lost."""

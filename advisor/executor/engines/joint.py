@@ -3,6 +3,7 @@
 import contextlib
 import threading
 import time
+from collections.abc import Iterator
 from concurrent import futures
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -84,15 +85,14 @@ class JointEngine:
     equal_gpus: tuple[str, ...] = ()
 
     def __init__(self, settings: EngineSettings) -> None:
-        assert settings.connection is not None
+        first = settings.connection
+        assert first is not None
         self._cancel = settings.cancel
         self._off = threading.Event()
         """Ends the trial on all nodes."""
-        connections = (settings.connection, *settings.connection.others)
-        self._nodes = [
-            RemoteEngine(replace(settings, connection=each, cancel=self._off))
-            for each in connections
-        ]
+        settings = replace(settings, cancel=self._off)
+        nodes = (first, *first.others)
+        self._nodes = [RemoteEngine(replace(settings, connection=each)) for each in nodes]
         self._nodes[0].connection.hear["stop"] = self._pass_on
         self._held = contextlib.ExitStack()
         self.clock = self._nodes[0].clock
@@ -113,15 +113,13 @@ class JointEngine:
         return self._scratch[0]
 
     def run(self, trial: Trial) -> Run | Failure:
-        """Run one trial on all nodes; the first end that is no run ends it everywhere.
+        """Run a trial on all nodes; the first end that is no run ends it everywhere.
 
         Raises NodeLostError.
         """
         with ThreadPoolExecutor(len(self._nodes)) as pool:
-            ends = [
-                pool.submit(node.run, self._of_node(number, trial))
-                for number, node in enumerate(self._nodes)
-            ]
+            pairs = zip(self._nodes, self._parts(trial), strict=True)
+            ends = [pool.submit(node.run, part) for node, part in pairs]
             running, first = set(ends), None
             while running:
                 ended, running = futures.wait(running, TICK_S, futures.FIRST_COMPLETED)
@@ -134,12 +132,13 @@ class JointEngine:
             return first.result()
         return joined([run for end in ends if isinstance(run := end.result(), Run)])
 
-    def _of_node(self, number: int, trial: Trial) -> Trial:
-        """The trial with the scratch folder and the number of a node."""
-        here = str(self._scratch[number]).encode()
-        text = messages.encode(trial=trial).replace(trial.scratch.encode(), here)
-        found = messages.read(Trial, messages.decode(text)["trial"])
-        return replace(found, env=(*found.env, (NODE_RANK, str(number))))
+    def _parts(self, trial: Trial) -> Iterator[Trial]:
+        """The trial for each node, with its scratch folder and number."""
+        whole = messages.encode(trial=trial)
+        for number, folder in enumerate(self._scratch):
+            text = whole.replace(trial.scratch.encode(), str(folder).encode())
+            found = messages.read(Trial, messages.decode(text)["trial"])
+            yield replace(found, env=(*found.env, (NODE_RANK, str(number))))
 
     def _pass_on(self, where: str) -> None:
         """Stop the ranks of all other nodes where those of the first one stop."""

@@ -23,7 +23,7 @@ class LocalEngine:
         self._folder = Path()
         self.equal_gpus: tuple[str, ...] = ()
         self._made: set[str] = set()
-        """Files that trials created outside their scratch: later ones may write over them."""
+        """Files that trials created outside scratch: later ones may overwrite them."""
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as held:
@@ -46,10 +46,8 @@ class LocalEngine:
         return self._folder / trial_id
 
     def run(self, trial: Trial) -> Run | Failure:
-        outcome = run_trial(
-            replace(trial, made=(*trial.made, *sorted(self._made))),
-            on_progress=self._settings.on_progress,
-            cancel=self._settings.cancel,
-        )
+        trial = replace(trial, made=(*trial.made, *sorted(self._made)))
+        say, cancel = self._settings.on_progress, self._settings.cancel
+        outcome = run_trial(trial, on_progress=say, cancel=cancel)
         self._made.update(str(Path(trial.cwd, name)) for name in outcome.files_created)
         return outcome

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 APART = ("sh", "-c", 'exec 3<&0; "$@" <&3 3<&- & exec 3<&- <&-; wait "$!"', "sh")
-"""Start a command as a grandchild: Ray kills the children of a worker before they can tidy up."""
+"""Start a command as a grandchild: Ray kills a worker's children before they tidy up."""
 SET_BY_RAY = ("OMP_NUM_THREADS",)
 """Variables that Ray sets in a worker, and the user did not."""
 SOON_S, SAY_S = 3.0, 10.0
@@ -93,8 +93,8 @@ def main() -> None:
 def _started(ray: Any, start: Callable[[], Any], wanted: dict[str, Any]) -> Any:
     """Actor that has its node.
 
-    Another one is asked for where a node dies before: Ray notices that late, and sends actors there
-    meanwhile. Raises Ray's error for the last one.
+    Another one is asked for where a node dies before: Ray notices late, and still sends
+    actors there. Raises Ray's error for the last.
     """
     for tries_left in reversed(range(TRIES)):
         actor, wait_s = start(), SOON_S
@@ -137,15 +137,14 @@ def _wanted(ray: Any, asked: argparse.Namespace) -> dict[str, Any]:
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     cards = any(node.get("GPU") for node in nodes)
     gpus = float(cards) if asked.num_gpus is None else asked.num_gpus
-    least = {"CPU": asked.num_cpus, "GPU": gpus}
-    resources = {}
-    if asked.accelerator_type:
-        resources[f"accelerator_type:{asked.accelerator_type}"] = 0.001
+    kind = asked.accelerator_type
+    resources = {f"accelerator_type:{kind}": 0.001} if kind else {}
+    least = {"CPU": asked.num_cpus, "GPU": gpus, **resources}
     for node in nodes:
-        if all(node.get(name, 0.0) >= count for name, count in {**least, **resources}.items()):
+        if all(node.get(name, 0.0) >= count for name, count in least.items()):
             return {"num_cpus": asked.num_cpus, "num_gpus": gpus, "resources": resources}
     offered = "; ".join(map(_shown, nodes))
-    sys.exit(f"ray: no node has {_shown({**least, **resources})}. The nodes have: {offered}")
+    sys.exit(f"ray: no node has {_shown(least)}. The nodes have: {offered}")
 
 
 def _shown(resources: dict[str, Any]) -> str:
@@ -176,8 +175,7 @@ def _carry_out(ray: Any, actor: Any, name: str, sink: int) -> None:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
+    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

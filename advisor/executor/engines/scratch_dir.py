@@ -39,7 +39,7 @@ def require_room(folder: str | Path) -> None:
 def scratch_folder() -> Iterator[Path]:
     """Make a folder for all trials, and remove it and those of killed calls.
 
-    Raises TrialFailedError where there is no room for it, StateUnusableError where no place.
+    Raises TrialFailedError without room for it, StateUnusableError without a place.
     """
     try:
         temporary = tempfile.gettempdir()
