@@ -11,7 +11,7 @@ from advisor.machine.contention import RUNNING, on_card
 from advisor.machine.gpu import load_uvm
 from advisor.machine.recording import Sampler
 from advisor.model import Failure, Run, Trial
-from advisor.runner.classify import classify, failed, log_tail
+from advisor.runner.classify import classify, exceptions, failed, log_tail
 from advisor.runner.job import Job, prepare
 from advisor.runner.launch import Launched
 from advisor.runner.measured_run import failed_effects, measured_run
@@ -128,8 +128,7 @@ def _by_sandbox(launched: Launched, ending: TrialExit, found: Failure) -> Failur
         )
     if ending.end not in {"exited", "measured"}:
         return None
-    raised = [process.exception for process in ending.processes if process.exception]
-    lines = [f"{each.type}: {each.message}" for each in raised]
+    lines = [f"{each.type}: {each.message}" for each in exceptions(ending)]
     lines += [*reversed(ending.stderr.splitlines()), *reversed(ending.stdout.splitlines())]
     layer_full = bool(launched.changes and launched.changes["full"])
     full = full_space(job.sandbox, lines, layer_full=layer_full)
