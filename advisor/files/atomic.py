@@ -6,14 +6,11 @@ import tempfile
 from pathlib import Path
 
 DRAFT = ".gpu-advisor-draft"
-"""Ending of the names of drafts, which begin with a dot and the name of their file."""
+"""Ending of drafts; they begin with a dot and the name of their file."""
 
 
 def place(path: Path, content: bytes, mode: int) -> None:
-    """Replace the file at `path` atomically. Raises OSError.
-
-    `path` is taken as it is: give a real path to write through a symbolic link.
-    """
+    """Replace the file, or symbolic link, at `path` atomically. Raises OSError."""
     start = os.fsdecode(b"." + os.fsencode(path.name)[:200])
     handle, draft = tempfile.mkstemp(DRAFT, start, path.parent)
     try:

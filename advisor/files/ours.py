@@ -55,30 +55,25 @@ class Claim:
 
     def write(self, path: Path, content: bytes) -> None:
         """Write one claimed place whole. Raises OutputRefusedError."""
-        place = self._claimed(path)
+        place, before = self._claimed(path)
+        mode = self.mode & before.st_mode | 0o600 if before else self.mode
         try:
             folder_mode = self.mode | (self.mode & 0o444) >> 2
             place.parent.mkdir(parents=True, exist_ok=True, mode=folder_mode)
-            atomic.place(place, content, self._mode(place))
+            atomic.place(place, content, mode)
         except OSError as problem:
-            raise _refusal(path, f"could not be written: {_reason(problem)}") from problem
+            raise _refusal(path, f"could not be written: {problem.strerror}") from problem
 
     def remove(self, path: Path) -> None:
         """Remove one claimed file, if present. Raises OutputRefusedError."""
-        self._claimed(path).unlink(missing_ok=True)
+        place, _ = self._claimed(path)
+        place.unlink(missing_ok=True)
 
-    def _claimed(self, path: Path) -> Path:
+    def _claimed(self, path: Path) -> tuple[Path, os.stat_result | None]:
         place = Path(os.path.realpath(path))
         if place not in self.places:
             raise _refusal(path, f"leads to {place} since it was looked at")
-        _refuse_foreign(place, self)
-        return place
-
-    def _mode(self, place: Path) -> int:
-        try:
-            return self.mode & place.stat().st_mode | 0o600
-        except FileNotFoundError:
-            return self.mode
+        return place, _refuse_foreign(place, self)
 
 
 def claim(
@@ -90,8 +85,7 @@ def claim(
 ) -> Claim:
     """Check and claim every place before a run. Raises OutputRefusedError.
 
-    `never` are files that must stay, even with `overwrite`. What is written is open to no
-    more people than the file `like` is.
+    `never` stay, even with `overwrite`; outputs are open to no more people than `like` is.
     """
     umask = os.umask(0o077)
     os.umask(umask)
@@ -118,34 +112,36 @@ def _refusal(place: Path, why: str) -> OutputRefusedError:
     return OutputRefusedError(f"{place} {why}. Name another place.")
 
 
-def _refuse_foreign(place: Path, claimed: Claim) -> None:
+def _refuse_foreign(place: Path, claimed: Claim) -> os.stat_result | None:
+    """Refuse a file of another's; else its facts. Raises OutputRefusedError."""
     try:
         facts = place.lstat()
     except FileNotFoundError:
         facts = None
     except OSError as problem:
-        raise _refusal(place, f"cannot be written: {_reason(problem)}") from problem
+        raise _refusal(place, f"cannot be written: {problem.strerror}") from problem
     if place in claimed.never or (facts and any(_same(path, facts) for path in claimed.never)):
         raise _refusal(place, "is the config, or another file of this call")
     if facts is None:
-        return
+        return None
     if not stat.S_ISREG(facts.st_mode):
         kind = KINDS.get(stat.S_IFMT(facts.st_mode), "no regular file")
         raise _refusal(place, f"is {kind}, so no output can go there")
     try:
         is_free = claimed.overwrite or not facts.st_size or is_marked(place)
     except OSError as problem:
-        raise _refusal(place, f"cannot be read: {_reason(problem)}") from problem
+        raise _refusal(place, f"cannot be read: {problem.strerror}") from problem
     if not is_free:
         msg = (
             f"{place} is there already and was not written by gpu-advisor, or was edited since. "
             "Name another place, move the file, or call with --overwrite."
         )
         raise OutputRefusedError(msg)
+    return facts
 
 
 def _refuse_unwritable(place: Path) -> None:
-    """Raise OutputRefusedError if nothing can be written at `place`, tried without a name."""
+    """Try to write there, without a name. Raises OutputRefusedError."""
     folder = place.parent
     while not os.path.lexists(folder):
         folder = folder.parent
@@ -153,7 +149,8 @@ def _refuse_unwritable(place: Path) -> None:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(bytes(LEAST_BYTES))
     except OSError as problem:
-        raise _refusal(place, f"cannot be written in {folder}: {_reason(problem)}") from problem
+        why = f"cannot be written in {folder}: {problem.strerror}"
+        raise _refusal(place, why) from problem
 
 
 def _same(path: Path, facts: os.stat_result) -> bool:
@@ -161,7 +158,3 @@ def _same(path: Path, facts: os.stat_result) -> bool:
         return os.path.samestat(path.stat(), facts)
     except OSError:
         return False
-
-
-def _reason(problem: OSError) -> str:
-    return problem.strerror or str(problem)
