@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from advisor.gate.schema import ARMS, ProgramEntry, Rate, Variant, WorkloadVerdict
+from advisor.gate.schema import ARMS, ProgramEntry, Rate, RunEntry, Variant, WorkloadVerdict
 from advisor.gate.sequential_test import CONFIDENCE, CORRELATED, Judgement
 from advisor.model import Run
 from advisor.numbers import number
@@ -15,7 +15,7 @@ from advisor.objective import METRICS
 
 THROUGHPUT = "throughput"
 FIGURES = {"memory": "GiB", "energy": "J a unit", "latency_p95": "ms"}
-"""Unit of each figure, lower is better; memory is the process tree's on a CPU."""
+"""Units; lower is better. Memory is the process tree's on a CPU."""
 
 
 def figures(run: Run) -> dict[str, Rate]:
@@ -40,13 +40,19 @@ class Workload(NamedTuple):
         parts = (self.program, self.benchmark, figure)
         return ": ".join(part for part in parts if part is not None)
 
+    def read(self, run: RunEntry) -> Rate | None:
+        """Its figure in `run`; None if it was not measured."""
+        if self.figure != THROUGHPUT:
+            return run.figures.get(self.figure)
+        return run.rates.get(self.program if self.benchmark is None else self.benchmark)
+
     def verdict(self, **facts: Any) -> WorkloadVerdict:
         """`facts` as the verdict on this workload."""
         return WorkloadVerdict(**self._asdict(), name=self.name, **facts)
 
 
 def words(figure: str) -> tuple[str, str, str]:
-    """Words for worse, better and the change of a figure."""
+    """Words for worse, better and change."""
     if figure == THROUGHPUT:
         return "slower", "faster", "slowdown"
     return f"more {figure}", f"less {figure}", "growth"
@@ -86,16 +92,16 @@ class Comparison:
         return -100 * math.expm1(-d) if self.higher_is_better else 100 * math.expm1(d)
 
     def verdict(self, judgement: Judgement, remarks: Iterable[str] = ()) -> WorkloadVerdict:
-        """`judgement` as a verdict with its sentence, and `remarks` behind its notes."""
+        """`judgement` as a verdict, with its sentence and notes."""
         interval, unit = judgement.interval, self.rates["head"][0].unit
         low, high = self.worse_pct(interval.low), self.worse_pct(interval.high)
         is_rate = self.workload.figure == THROUGHPUT and self.higher_is_better
         medians = {arm: statistics.median(rate.mean for rate in self.rates[arm]) for arm in ARMS}
-        spread, notes = self._spread(), []
+        notes = []
         if not is_rate:
             shown = ", ".join(f"{arm} {number(medians[arm])} {unit}" for arm in ARMS)
             notes.append(f"median {self.workload.figure}: {shown}")
-        if is_rate and interval.high < -self.tau:
+        elif interval.high < -self.tau:
             notes.append("an unexpected gain can mean work that is no longer done")
         return self.workload.verdict(
             better=self.rates["head"][0].better,
@@ -111,7 +117,7 @@ class Comparison:
             source=self.program.kept[0].head.source,
             base_units_per_s=medians["base"] if is_rate else None,
             head_units_per_s=medians["head"] if is_rate else None,
-            noise_pct=None if spread is None else 100 * spread,
+            noise_pct=self._noise_pct(),
             notes=[*notes, *remarks],
         )
 
@@ -132,11 +138,10 @@ class Comparison:
             f"the {change} lies {between}, and {limit} is allowed"
         )
 
-    def _spread(self) -> float | None:
-        """Spread of one process's log rate between equal runs.
+    def _noise_pct(self) -> float | None:
+        """Spread of one process's rate between equal runs; None without two of them.
 
-        Only neighbours of one arm at one place in the pair are compared, so slow drift and the
-        effect of the place cancel. None without two such runs.
+        Neighbours of one arm at one place are compared: drift and the place's effect cancel.
         """
         steps = []
         for arm, order in itertools.product(ARMS, ("base first", "head first")):
@@ -146,4 +151,6 @@ class Comparison:
                 if pair.order == order
             ]
             steps += [b - a for a, b in itertools.pairwise(runs)]
-        return math.sqrt(statistics.fmean(step * step for step in steps) / 2) if steps else None
+        if not steps:
+            return None
+        return 100 * math.sqrt(statistics.fmean(step * step for step in steps) / 2)

@@ -28,17 +28,17 @@ from advisor.model import Machine, MeasurePlan, digest_of
 from advisor.numbers import number
 
 LOOKS_OF: dict[Mode, tuple[int, ...]] = {"ab": LOOKS, "noise": (12,), "history": (2,)}
-"""Numbers of pairs at which it may end; two of head make a session of the history."""
+"""Numbers of pairs at which it may end; two are a session of the history."""
 MARGIN = 1.2
-"""A pair may take this much longer than the longest so far and still fit the budget."""
+"""The next pair may take this much longer than the longest so far."""
 HANG_FACTOR = 3.0
-"""A run hangs that takes this many times as long as the longest before it."""
+"""A run hangs at this many times the longest before it."""
 SHORT_RUN_S = 10.0
 """A program that ends within this is run to its end, whatever the budget."""
 
 
 def orders(seed: int) -> Iterator[tuple[Variant, Variant]]:
-    """Random orders; each block of two pairs holds both, so no drift favours an arm."""
+    """Random orders; two pairs hold both, so no drift favours an arm."""
     rng = random.Random(seed)  # noqa: S311  no secret hangs on it
     while True:
         block: list[tuple[Variant, Variant]] = [ARMS, ("head", "base")]
@@ -87,7 +87,7 @@ class Session:
         self.update(name, error=f"{failed}. {cause}: {remedy}")
 
     def run(self) -> None:
-        """Warm up open programs, then measure pairs. Raises InterruptedByUserError."""
+        """Warm up, then measure pairs. Raises InterruptedByUserError."""
         total_s = 60 * self.inputs.max_minutes
         self.budget = Budget(total_s=total_s, clock=time.monotonic, started=time.monotonic())
         for program in self._open():
@@ -99,8 +99,8 @@ class Session:
     def _warm_up(self, program: Program) -> None:
         """Run each arm once, uncounted.
 
-        A program that ends in a reasonable time is always run to its end, so that its work can be
-        compared; of a longer one the probe measures a window.
+        A program that ends soon is run to its end, so that its work can be compared; of a longer
+        one the probe measures a window.
         """
         name, runs_to_first_look = program.name, 2 * LOOKS[0] * len(self.selected)
         limit_s = self.budget.remaining_s / 2 / runs_to_first_look
@@ -194,17 +194,12 @@ def _summary(pair: PairEntry) -> str:
 
 
 def measured(session: Session, host: Machine) -> GateRecord:
-    interrupted = None
+    facts: dict[str, object] = {"host": host}
+    facts |= {arm: code.revision for arm, code in session.processes.arms.items()}
     try:
         session.run()
     except InterruptedByUserError as problem:
-        interrupted = str(problem)
-        session.say(interrupted)
+        session.say(str(problem))
+        facts |= {"verdict": "invalid", "reason": str(problem)}
     record = decide(list(session.programs.values()), session.inputs, session.mode)
-    facts: dict[str, object] = {
-        **{arm: session.processes.arms[arm].revision for arm in ARMS},
-        "host": host,
-    }
-    if interrupted:
-        facts |= {"verdict": "invalid", "reason": interrupted}
     return record.model_copy(update=facts)

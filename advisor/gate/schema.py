@@ -15,7 +15,8 @@ from advisor.settings import GateLimits
 
 Variant = Literal["base", "head"]
 Source = Literal["throughput line", "probe", "whole-run time", "pytest-benchmark", "benchmark JSON"]
-Verdict = Literal["pass", "regression", "inconclusive", "no-baseline", "invalid", "error"]
+Verdict = Literal["regression", "error", "invalid", "no-baseline", "inconclusive", "pass"]
+"""Worst first: that of a gate is the first that one of its workloads has."""
 Mode = Literal["ab", "history", "noise"]
 Better = Literal["lower", "higher"]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]

@@ -1,9 +1,8 @@
-"""Sequential test: log ratios of pairs to a verdict, by pure functions.
+"""Sequential test: log ratios of pairs to a verdict. Pure; docs/gate.md states the rules.
 
-One difference a pair: d = ln(rate of base / rate of head), above zero where head is slower.
-A drop of the rate by `threshold` is tau = -ln(1 - threshold) on that scale. docs/gate.md states
-the rules. The bounds assume independent, symmetric differences: the serial test guards the first,
-and the random order within pairs the second.
+Each pair gives d = ln(rate of base / rate of head); `threshold` is tau = -ln(1 - threshold).
+The bounds assume differences that are independent, which the serial test guards, and symmetric,
+which the random order within pairs does.
 """
 
 import itertools
@@ -21,7 +20,7 @@ Outcome = Literal["pass", "regression", "inconclusive"]
 Key = TypeVar("Key")
 
 CONFIDENCE = 0.90
-"""Level of every interval: each bound is wrong in at most one case of twenty."""
+"""Level of every interval: each bound is wrong in one case of twenty at most."""
 ALPHA = 0.05
 """Chance of a wrong verdict on each side, over all looks and workloads together."""
 SPENT: dict[int, dict[Outcome, float]] = {
@@ -31,12 +30,12 @@ SPENT: dict[int, dict[Outcome, float]] = {
     17: {"pass": 0.033, "regression": 0.03},
     24: {"pass": 0.232, "regression": 0.87},
 }
-"""By number of pairs at which a verdict may fall: the share of ALPHA spent on each."""
+"""By number of pairs at which a verdict may fall: shares of ALPHA."""
 LOOKS = tuple(SPENT)
 EVIDENT = math.log(1.5)
-"""A slowdown is evident if each pair exceeds the threshold by more than this and the spread."""
+"""A slowdown is evident if each pair is over the threshold by more than this and the spread."""
 SERIAL_LIMIT = 1.645
-"""Largest z of the serial test at which a verdict may fall: exceeded by chance in one of 20."""
+"""Largest z of the serial test for a verdict; chance exceeds it once in 20."""
 CORRELATED = "consecutive pairs are alike, so they are not independent"
 
 
@@ -61,35 +60,32 @@ def judge(
 ) -> dict[Key, Judgement]:
     """Judge each workload from its ordered, valid pairs.
 
-    `taus` are the thresholds on the scale of d. The looks are replayed from the start, so a
-    workload that was decided at an early look stays decided.
+    `taus` are the thresholds. All looks are replayed: what an early one decided stays so.
     """
     decided: dict[Key, Judgement] = {}
-    correlated: set[Key] = set()
+    latest: dict[Key, _Sample] = {}
     for look in LOOKS:
         ready = {
             key: _Sample(values[:look], taus[key])
             for key, values in differences.items()
             if key not in decided and len(values) >= look
         }
+        latest |= ready
         decided |= _regressions(ready, decided, len(differences))
         for key, sample in ready.items():
             if key not in decided and sample.passes(level(look, "pass")):
                 decided[key] = _judgement("pass", sample.values)
-        correlated -= ready.keys()
-        correlated |= {key for key, sample in ready.items() if sample.withheld}
     for key, values in differences.items():
         if key not in decided:
-            used = values[: LOOKS[-1]]
-            decided[key] = _judgement("inconclusive", used, correlated=key in correlated)
+            used, withheld = values[: LOOKS[-1]], key in latest and latest[key].withheld
+            decided[key] = _judgement("inconclusive", used, correlated=withheld)
     return {key: decided[key] for key in differences}
 
 
 def serial_correlation_z(values: Sequence[float]) -> float:
-    """Correlation of neighbours, in standard deviations.
+    """Correlation of neighbours, in standard deviations; below 0 they alternate.
 
-    Below 0 they alternate. Von Neumann's ratio of the ranks, by Bartels' normal approximation: a
-    stray run decides nothing.
+    Von Neumann's ratio of ranks, by Bartels' approximation: a stray run decides nothing.
     """
     ordered = sorted(values)
     # equal values share their ranks
@@ -102,28 +98,27 @@ def serial_correlation_z(values: Sequence[float]) -> float:
     return (2 - steps / around) / math.sqrt(20 / (5 * n + 7))
 
 
+@dataclass(slots=True)
 class _Sample:
     """The pairs of one workload at one look."""
 
-    def __init__(self, values: Sequence[float], tau: float) -> None:
-        self.values = values
-        self.tau = tau
-        self.withheld = False
+    values: Sequence[float]
+    tau: float
+    withheld: bool = False
 
     def passes(self, level: float) -> bool:
         """The slowdown is proven smaller than allowed."""
-        return self._bounds(level).high < self.tau and self._independent()
+        bounds = stats.walsh_interval(self.values, level)
+        return bounds.high < self.tau and self._independent()
 
     def regresses(self, level: float) -> bool:
         """The slowdown is evident, or proven too large."""
         least, most = min(self.values), max(self.values)
         if least - self.tau > max(EVIDENT, most - least):
             return True
-        proven = self._bounds(level).low > self.tau < statistics.fmean(self.values)
+        bounds = stats.walsh_interval(self.values, level)
+        proven = bounds.low > self.tau < statistics.fmean(self.values)
         return proven and self._independent()
-
-    def _bounds(self, level: float) -> Interval:
-        return stats.walsh_interval(self.values, level)
 
     def _independent(self) -> bool:
         """True if correlation is absent or small."""

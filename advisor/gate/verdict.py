@@ -7,6 +7,7 @@ and is never a pass.
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from typing import get_args
 
 from advisor import stats
 from advisor.executor.comparison import loads_alike
@@ -33,7 +34,7 @@ from advisor.numbers import number
 from advisor.settings import GateLimits
 
 POWER_CAP = "software power cap"
-"""Normal under load; an arm that draws more power and is held back by it is really slower."""
+"""Normal under load; an arm that it holds back is really slower."""
 
 REASON_SHARE = 0.01
 CLOCK_OFFSET = 0.01
@@ -45,10 +46,7 @@ STEAL_ALIKE = 0.05
 
 
 def why_again(base: RunEntry, head: RunEntry, *, needs_quiet: bool = False) -> str | None:
-    """Reason to measure this pair again; None if it counts.
-
-    With `needs_quiet` no pair that others disturbed counts.
-    """
+    """Reason to measure this pair again; with `needs_quiet` any disturbance is one."""
     if by_card := why_discard(base.gpu, head.gpu):
         return by_card
     stolen = [run.others.steal_share or 0.0 for run in (base, head)]
@@ -90,8 +88,7 @@ def why_disturbed(base: RunEntry, head: RunEntry) -> str | None:
 def too_many_discarded(pairs: Sequence[PairEntry]) -> bool:
     """True if too many pairs were discarded.
 
-    Of those that others on the CPUs disturbed as many may fall as the last look needs: they come
-    in bursts, and cost time alone.
+    Others on the CPUs may spoil as many as the last look needs: in bursts, and at no cost but time.
     """
     fell = [pair for pair in pairs if pair.discarded]
     by_card = [pair for pair in fell if pair.discarded != why_disturbed(pair.base, pair.head)]
@@ -100,7 +97,7 @@ def too_many_discarded(pairs: Sequence[PairEntry]) -> bool:
 
 
 def statement(pairs: Sequence[PairEntry]) -> str:
-    """State of the counted pairs: `verified`, `busy` or `unverified`, with the reason."""
+    """State of the counted pairs, with the reason: `GateRecord.validity`."""
     kept = [pair for pair in pairs if not pair.discarded]
     runs = [run for pair in kept for run in pair.runs]
     if not runs:
@@ -122,22 +119,13 @@ def statement(pairs: Sequence[PairEntry]) -> str:
     return "verified"
 
 
-PRECEDENCE: tuple[Verdict, ...] = (
-    "regression",
-    "error",
-    "invalid",
-    "no-baseline",
-    "inconclusive",
-    "pass",
-)
-"""The verdict of a gate is the first of these that one of its workloads has."""
-
+PRECEDENCE: tuple[Verdict, ...] = get_args(Verdict)
 WORK_TOLERANCE = 0.01
-"""A run that ended by itself may finish this share fewer units than base before it is an error."""
+"""Share of units that a run which ended by itself may lack."""
 
 
 def decide(programs: Sequence[ProgramEntry], inputs: Inputs, mode: Mode = "ab") -> GateRecord:
-    """The verdict on all of `programs` together; on equal code none is a regression."""
+    """Verdict on all `programs`; on equal code none is a regression."""
     found = [each for program in programs for each in _match(program, inputs)]
     comparable = [each for each in found if isinstance(each, Comparison)]
     verdicts = [each for each in found if isinstance(each, WorkloadVerdict)]
@@ -176,7 +164,7 @@ def led(record: GateRecord, verdicts: Sequence[WorkloadVerdict]) -> GateRecord:
 
 
 def settled(record: GateRecord, program: ProgramEntry) -> bool:
-    """True if more pairs of `program` would change nothing; of a fixed number all are wanted."""
+    """True if more pairs would change nothing; of a fixed number all are wanted."""
     found = {w.verdict for w in record.workloads if w.program == program.name}
     if record.mode != "ab":
         return bool(found & {"error", "no-baseline", "invalid"})
@@ -190,7 +178,7 @@ def _worst_first(workload: WorkloadVerdict) -> tuple[int, float, str]:
 
 
 def _smallest_threshold(compared: Comparison) -> list[str]:
-    """Smallest threshold, in whole percent, that equal runs pass whichever arm was head."""
+    """Smallest threshold in percent that equal runs pass, whichever is head."""
     pairs = len(compared.differences)
     look = max(n for n in LOOKS if n <= max(pairs, LOOKS[0]))
     bounds = stats.walsh_interval(compared.differences, level(look, "pass"))
@@ -256,23 +244,16 @@ def _match(program: ProgramEntry, inputs: Inputs) -> Iterator[Comparison | Workl
     runs: dict[Variant, list[RunEntry]] = {
         arm: [getattr(pair, arm) for pair in program.kept] for arm in ARMS
     }
-    keys = dict.fromkeys(key for arm in ARMS for run in runs[arm] for key in run.rates)
-    asked = {
-        Workload(program.name, None if key == program.name else key): (
-            limits.benchmarks.get(key, share),
-            {arm: [run.rates.get(key) for run in runs[arm]] for arm in ARMS},
-        )
-        for key in keys
-    } | {
-        Workload(program.name, None, name): (
-            allowed,
-            {arm: [run.figures.get(name) for run in runs[arm]] for arm in ARMS},
-        )
-        for name, allowed in figures.items()
-    }
+    shares: dict[Workload, float] = {}
+    for run in (*runs["base"], *runs["head"]):
+        for key in run.rates:
+            workload = Workload(program.name, None if key == program.name else key)
+            shares[workload] = limits.benchmarks.get(key, share)
+    for figure, allowed in figures.items():
+        shares[Workload(program.name, figure=figure)] = allowed
     unused = set(limits.benchmarks)
-    for workload, (threshold, measured) in asked.items():
-        rates = {arm: [rate for rate in measured[arm] if rate] for arm in ARMS}
+    for workload, threshold in shares.items():
+        rates = {arm: list(filter(None, map(workload.read, runs[arm]))) for arm in ARMS}
         if not rates["head"] and _may_be_missing(workload, inputs):
             yield f"{workload.name} was removed, as declared"
             continue
