@@ -100,8 +100,8 @@ def base_revision(
 ) -> Revision:
     """Commit that head is compared with: the first that the code finds.
 
-    Raises NoBaselineError where there is none, and UsageError where it is only not here: such a job
-    would never compare anything, and nobody would notice.
+    Raises NoBaselineError where there is none, UsageError where it is only not here: else such a
+    job would never compare anything, unnoticed.
     """
     if base_ref:
         return _required(head, base_ref, "--base-ref", base_ref)
@@ -286,7 +286,7 @@ def _link(head: Checkout, paths: Sequence[str], base_cwd: Path) -> None:
 LOADED_BYTES = 16 << 20
 FOREIGN_KEPT = 8
 NAMED = 3
-ENVIRONMENTS = ("site-packages", "dist-packages")
+ENVIRONMENTS = {"site-packages", "dist-packages"}
 ENVIRONMENT_MARKS = ("pyvenv.cfg", "conda-meta")
 HASH_CHARS = 16
 
@@ -314,9 +314,8 @@ class Difference:
     @property
     def asked(self) -> Origins:
         """Instructions for the probe."""
-        names = {PurePath(path).name for path in self.changed}
-        roots = tuple(self.tops.values())
-        return Origins(roots=tuple(map(str, roots)), names=tuple(sorted(names)))
+        names = sorted({PurePath(path).name for path in self.changed})
+        return Origins(roots=tuple(map(str, self.tops.values())), names=tuple(names))
 
 
 def difference(base: Checkout, head: Checkout, shared: Sequence[Path] = ()) -> Difference | None:
@@ -361,14 +360,15 @@ def why_same_code(program: ProgramEntry) -> str | None:
     """Reason that both arms ran the same code."""
     versions: dict[Variant, dict[str, set[str]]] = {"base": {}, "head": {}}
     for run in program.runs:
-        if run.loaded and run.loaded.foreign:
+        own = run.loaded or LoadedEntry()
+        if own.foreign:
             other = "head" if run.arm == "base" else "base"
             return (
-                f"{run.arm} loaded {_some(run.loaded.foreign)} of {other}: {other} was measured "
+                f"{run.arm} loaded {_some(own.foreign)} of {other}: {other} was measured "
                 "twice. Install each arm into its own checkout (--setup), and name files in the "
                 "command by relative paths"
             )
-        for path, digest in run.loaded.changed.items() if run.loaded else ():
+        for path, digest in own.changed.items():
             versions[run.arm].setdefault(path, set()).add(digest)
     same = [
         path
@@ -401,7 +401,7 @@ def _lines(scratch: Path) -> Iterator[tuple[str, str, str | None]]:
 
 def _in_environment(path: str, top: Path) -> bool:
     parts = Path(path).relative_to(top).parts
-    if any(part in ENVIRONMENTS for part in parts):
+    if not ENVIRONMENTS.isdisjoint(parts):
         return True
     folders = [top.joinpath(*parts[:depth]) for depth in range(1, len(parts))]
     return any((folder / mark).exists() for folder in folders for mark in ENVIRONMENT_MARKS)

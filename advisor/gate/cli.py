@@ -1,7 +1,7 @@
 """`gpu-advisor gate`: base against head, to an exit code.
 
-Arguments are checked before any file is touched. From then on the call ends with a report and
-outputs whatever happens: a step with empty outputs is taken for a success by the next.
+Once its arguments are checked the call ends with a report and outputs, whatever happens: a step
+with empty outputs is taken for a success by the next.
 """
 
 import argparse
@@ -29,13 +29,12 @@ from advisor.files import Claim, claim
 from advisor.gate import checkout, config, github, history, report, setup_step
 from advisor.gate.checkout import Checkout
 from advisor.gate.process import ProcessRunner
-from advisor.gate.runner import Session, measured
-from advisor.gate.schema import ARMS, GateRecord, Inputs, Variant, Verdict
+from advisor.gate.runner import Session, measured, say
+from advisor.gate.schema import ARMS, GateRecord, Inputs, Mode, Variant, Verdict
 from advisor.machine.host import read_machine
 from advisor.model import Machine
 from advisor.settings import parse_share
 
-SETUP_LIMIT_S = 3600.0
 UNFINISHED: dict[type[Exception], Verdict] = {
     errors.NoBaselineError: "no-baseline",
     errors.InterruptedByUserError: "invalid",
@@ -164,11 +163,6 @@ def _publish(
     return published
 
 
-def _say(line: str) -> None:
-    sys.stderr.write(github.harmless(f"gate: {line}\n"))
-    sys.stderr.flush()
-
-
 def _measure(args: argparse.Namespace, inputs: Inputs, job: github.Job) -> GateRecord:
     cwd = Path.cwd()
     unprotected = setup_step.unprotected(cwd)
@@ -204,13 +198,8 @@ def _measure(args: argparse.Namespace, inputs: Inputs, job: github.Job) -> GateR
             shown=tuple(map(str, shared)),
         )
         same = base.revision.sha == head.revision.sha and not head.revision.dirty
-        session = Session(
-            processes=processes,
-            selected=programs,
-            inputs=inputs,
-            say=_say,
-            mode="history" if args.history else "noise" if same else "ab",
-        )
+        mode: Mode = "history" if args.history else "noise" if same else "ab"
+        session = Session(processes=processes, selected=programs, inputs=inputs, mode=mode)
         if args.setup:
             _set_up(args.setup, session, cancel)
         record = measured(session, host)
@@ -242,7 +231,7 @@ def _hold_engine(
             return stack.enter_context(engine)
         except errors.StateBusyError as problem:
             if not waiting:
-                _say(f"{problem} Waiting for it.")
+                say(f"{problem} Waiting for it.")
             waiting = True
             if time.monotonic() > deadline or cancel.wait(LOCK_POLL_S):
                 raise
@@ -252,12 +241,10 @@ def _set_up(command: str, session: Session, cancel: threading.Event) -> None:
     arms, scratch = session.processes.arms, session.processes.scratch
     different: tuple[Variant, ...] = ("head",) if arms["base"] is arms["head"] else ARMS
     for arm in different:
-        _say(f"setting up {arm}")
+        say(f"setting up {arm}")
         env = {"GPU_ADVISOR_ARM": arm, "GPU_ADVISOR_HEAD": str(arms["head"].top)}
         place = scratch / f"setup-{arm}"
-        failed = setup_step.set_up(
-            arms[arm], command, env, scratch=place, limit_s=SETUP_LIMIT_S, cancel=cancel
-        )
+        failed = setup_step.set_up(arms[arm], command, env, scratch=place, cancel=cancel)
         require_room(scratch)
         for program in session.selected if failed else ():
             if arm == "base":

@@ -56,10 +56,10 @@ class Program:
 
 def choose(head: Checkout, workloads: Sequence[str], command: str | None) -> tuple[Program, ...]:
     """Programs to gate, as head defines them. Raises UsageError and SettingsError."""
-    if command is not None and workloads:
-        msg = "--command and --workload exclude each other. Give one of them."
-        raise UsageError(msg)
     if command is not None:
+        if workloads:
+            msg = "--command and --workload exclude each other. Give one of them."
+            raise UsageError(msg)
         if not command.strip():
             msg = "--command is empty. Give the command that runs your benchmark."
             raise UsageError(msg)
@@ -117,9 +117,9 @@ def left_behind(head: Checkout, base: Checkout, message: str) -> str | None:
     )
     for path in (listed or "").split("\0"):
         name = PurePosixPath(path).name
-        stems = {name, name.removesuffix(".py")}
         if len(name) < SHORTEST_NAME or (base.cwd / path).exists():
             continue
-        if any(re.search(rf"(?<![\w-]){re.escape(stem)}(?![\w-])", message) for stem in stems):
+        stem = re.escape(name.removesuffix(".py"))
+        if re.search(rf"(?<![\w-]){stem}(?![\w-])", message):
             return path.rstrip("/")
     return None

@@ -1,7 +1,6 @@
-"""History of sessions of one machine, over days.
+"""History of sessions of one machine, over days; docs/gate.md states when one is red.
 
-One session is several fresh processes of head on one day, and the unit of this comparison.
-docs/gate.md states when it is red.
+A session, several fresh processes of head on one day, is the unit of this comparison.
 """
 
 import math
@@ -95,6 +94,8 @@ def judge(past: History, record: GateRecord) -> tuple[GateRecord, History]:
     """Judge the new sessions of `record` and append them."""
     threshold, sessions, verdicts = record.inputs.threshold, [], []
     machine = record.host.key if record.host else ""
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    day: dict[str, Any] = {"machine": machine, "created": created, "sha": record.head.sha}
     for program in record.programs:
         for workload, source, rates in _rates(program):
             rate, value = rates[0], math.exp(statistics.fmean(math.log(r.mean) for r in rates))
@@ -113,16 +114,8 @@ def judge(past: History, record: GateRecord) -> tuple[GateRecord, History]:
                     head_units_per_s=value,
                 )
             )
-            sessions.append(
-                Session(
-                    series=series,
-                    machine=machine,
-                    created=datetime.now(UTC).isoformat(timespec="seconds"),
-                    sha=record.head.sha,
-                    value=value,
-                    red=found["verdict"] == "regression",
-                )
-            )
+            red = found["verdict"] == "regression"
+            sessions.append(Session(series=series, value=value, red=red, **day))
     longer = past.model_copy(update={"sessions": [*past.sessions, *sessions]})
     return led(record, verdicts), longer
 

@@ -148,9 +148,8 @@ def _details(record: GateRecord) -> list[str]:
         *(f"{text(p.name)}: {code(p.command)}" for p in record.programs),
         *(str(text(note)) for note in record.notes),
     ]
-    parts: list[str] = [
-        details("Revisions, rule and machine", "\n".join(f"- {fact}" for fact in facts))
-    ]
+    listed = "\n".join(f"- {fact}" for fact in facts)
+    parts: list[str] = [details("Revisions, rule and machine", listed)]
     for program in record.programs:
         if program.pairs:
             parts.append(details(f"{program.name}: every pair", _pairs(program)))

@@ -3,13 +3,14 @@
 import itertools
 import math
 import random
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from advisor.errors import InterruptedByUserError
 from advisor.executor.executor import Budget
-from advisor.gate import config, verdict
+from advisor.gate import config, github, verdict
 from advisor.gate.config import Program
 from advisor.gate.process import WHOLE, WINDOW, ProcessRunner
 from advisor.gate.schema import (
@@ -53,7 +54,6 @@ class Session:
     processes: ProcessRunner
     selected: tuple[Program, ...]
     inputs: Inputs
-    say: Callable[[str], None]
     mode: Mode
     programs: dict[str, ProgramEntry] = field(default_factory=dict, init=False)
     plans: dict[str, MeasurePlan] = field(default_factory=dict, init=False)
@@ -104,12 +104,12 @@ class Session:
         """
         name, runs_to_first_look = program.name, 2 * LOOKS[0] * len(self.selected)
         limit_s = self.budget.remaining_s / 2 / runs_to_first_look
-        self.say(f"{name}: warming up")
+        say(f"{name}: warming up")
         self.plans[name] = WHOLE
         head = self._run(program, "head", limit_s)
         if head.problem and head.problem.kind == "timeout":
             needed_min = math.ceil(2 * runs_to_first_look * head.wall_s / 60)
-            self.say(
+            say(
                 f"{name}: not over after {head.wall_s:.0f} s, so a window of "
                 f"{WINDOW.measure_s:g} s is measured; whole runs need --max-minutes {needed_min}"
             )
@@ -162,7 +162,7 @@ class Session:
             discarded=verdict.why_again(**runs, needs_quiet=quiet),
         )
         self.update(program.name, pairs=[*entry.pairs, pair])
-        self.say(f"{program.name}: {_summary(pair)}")
+        say(f"{program.name}: {_summary(pair)}")
 
     def _run(self, program: Program, arm: Variant, limit_s: float | None = None) -> RunEntry:
         plan = self.plans[program.name]
@@ -182,6 +182,12 @@ class Session:
         return max(pairs_s, default=warm_up_s)
 
 
+def say(line: str) -> None:
+    """Tell the log one line."""
+    sys.stderr.write(github.harmless(f"gate: {line}\n"))
+    sys.stderr.flush()
+
+
 def _summary(pair: PairEntry) -> str:
     rates = ", ".join(
         f"{key}: base {number(rate.mean)}, head {number(pair.head.rates[key].mean)} {rate.unit}/s"
@@ -199,7 +205,7 @@ def measured(session: Session, host: Machine) -> GateRecord:
     try:
         session.run()
     except InterruptedByUserError as problem:
-        session.say(str(problem))
+        say(str(problem))
         facts |= {"verdict": "invalid", "reason": str(problem)}
     record = decide(list(session.programs.values()), session.inputs, session.mode)
     return record.model_copy(update=facts)

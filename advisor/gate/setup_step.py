@@ -23,7 +23,8 @@ RUNNER_MARKS = (".runner", ".credentials")
 SEARCH_PATHS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH")
 SHOWN_RUN = ("/run/opengl-driver",)
 MADE_FOLDERS = (".venv", "build")
-"""Made in a checkout before its setup: Landlock lets nothing new be made beside `.git`."""
+"""Made before a setup: Landlock lets nothing new be made beside `.git`."""
+LIMIT_S = 3600.0
 TAIL_LINES = 20
 POLL_S = 0.2
 
@@ -34,7 +35,7 @@ def set_up(
     env: Mapping[str, str],
     *,
     scratch: Path,
-    limit_s: float,
+    limit_s: float = LIMIT_S,
     cancel: threading.Event,
 ) -> str | None:
     """Run the setup `command`; return its failure or None."""
@@ -44,12 +45,9 @@ def set_up(
     made = [folder for folder in wanted if not folder.exists()]
     for folder in made:
         folder.mkdir()
+    hidden, shown = hidden_folders(), shown_paths(checkout, command)
     confined = checkout_policy(
-        offer,
-        str(checkout.top),
-        scratch=scratch,
-        hidden=hidden_folders(),
-        shown=shown_paths(checkout, command),
+        offer, str(checkout.top), scratch=scratch, hidden=hidden, shown=shown
     )
     temporary = scratch / "tmp"
     job = Job(
@@ -126,7 +124,7 @@ def shown_paths(
     links: Sequence[str] = (),
     environ: Mapping[str, str] = os.environ,
 ) -> tuple[str, ...]:
-    """Needed paths inside the hidden folders. They are the checkout, interpreters and caches."""
+    """Paths needed inside the hidden folders: the checkout, interpreters and caches."""
     repository = git(checkout.top, "rev-parse", "--path-format=absolute", "--git-common-dir")
     found = {str(checkout.top), repository or str(checkout.top), *links, *SHOWN_RUN}
     found |= {PACKAGE, "/etc/resolv.conf", *_interpreter(Path(sys.executable).parent)}

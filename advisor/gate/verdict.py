@@ -129,10 +129,8 @@ def decide(programs: Sequence[ProgramEntry], inputs: Inputs, mode: Mode = "ab") 
     found = [each for program in programs for each in _match(program, inputs)]
     comparable = [each for each in found if isinstance(each, Comparison)]
     verdicts = [each for each in found if isinstance(each, WorkloadVerdict)]
-    judgements = judge(
-        {c.workload: c.differences for c in comparable},
-        {c.workload: c.tau for c in comparable},
-    )
+    taus = {each.workload: each.tau for each in comparable}
+    judgements = judge({each.workload: each.differences for each in comparable}, taus)
     for each in comparable:
         smallest = _smallest_threshold(each) if mode == "noise" else []
         verdicts.append(each.verdict(judgements[each.workload], smallest))

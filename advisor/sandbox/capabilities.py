@@ -117,10 +117,7 @@ def trial_policy(
 
 @cache
 def saves_as_usual(folder: str, cwd: str) -> bool:
-    """Return True if layers may lie in `folder`, on the disk of `cwd`.
-
-    Layers in memory would hide the time that a program spends on saving.
-    """
+    """Layers may lie in `folder`: in memory they would hide the time of saving."""
     same_disk = os.stat(folder).st_dev == os.stat(cwd).st_dev
     roomy = shutil.disk_usage(folder).free > _upper_bytes()
     return same_disk and roomy and _try("overlay", cwd, folder) is None
@@ -149,8 +146,7 @@ def cache_variables(
 ) -> dict[str, str]:
     """Return variables for a compile cache shared by trials.
 
-    Its own cache may be denied, be in a layer that is thrown away because there was none before,
-    or lie below TMPDIR, of which each trial has one of its own.
+    The program's own may be denied, thrown away with a layer, or below the TMPDIR of one trial.
     """
     lost = [] if environ.get(INDUCTOR) else [INDUCTOR]
     for each, folder in caches(environ):
@@ -167,14 +163,11 @@ def _but(folder: str, spared: Iterable[str]) -> list[str]:
 
 
 def _downloads(environ: Mapping[str, str], cwd: str) -> list[str]:
-    """Return caches of downloads, without those that hold other things.
-
-    The folder of all caches is made if it is missing, as any library would: the program could not.
-    """
+    """Return caches of downloads, without those that hold other things."""
     known = list(caches(environ))
     home = os.path.realpath(environ.get("HOME") or os.path.expanduser("~"))
     with contextlib.suppress(OSError):
-        os.mkdir(known[0][1], 0o700)  # XDG_CACHE_HOME
+        os.mkdir(known[0][1], 0o700)  # XDG_CACHE_HOME, which the program could not make
     apart = [cwd, home, *(folder for cache, folder in known if cache.rebuilt)]
     found = {folder for cache, folder in known if not cache.rebuilt and os.path.isdir(folder)}
     return [each for each in sorted(found) if not any(is_within(path, each) for path in apart)]

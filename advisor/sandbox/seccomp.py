@@ -172,9 +172,8 @@ class SyscallListener:
         with contextlib.suppress(OSError):  # it was killed meanwhile
             fcntl.ioctl(self._listener, RECEIVE, buffer)
             id_, pid, _, number, _, _, *arguments = NOTICE.unpack(buffer)
-            error = self.error_of(
-                SyscallNotification(id_, pid, self._calls[number], tuple(arguments))
-            )
+            call = self._calls[number]
+            error = self.error_of(SyscallNotification(id_, pid, call, tuple(arguments)))
             flags = CONTINUE if error is None else 0
             fcntl.ioctl(self._listener, SEND, ANSWER.pack(id_, 0, -(error or 0), flags))
 
