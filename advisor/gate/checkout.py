@@ -7,7 +7,6 @@ import contextlib
 import hashlib
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -90,9 +89,8 @@ def head_checkout(cwd: Path) -> Checkout:
     dirty = bool(git(cwd, "status", "--porcelain", "--untracked-files=no"))
     sha = git(cwd, "rev-parse", "HEAD")
     ref = git(cwd, "rev-parse", "--abbrev-ref", "HEAD")
-    return Checkout(
-        top=Path(top), cwd=cwd.resolve(), revision=Revision(sha=sha, ref=ref, dirty=dirty)
-    )
+    revision = Revision(sha=sha, ref=ref, dirty=dirty)
+    return Checkout(top=Path(top), cwd=cwd.resolve(), revision=revision)
 
 
 def base_revision(
@@ -137,7 +135,7 @@ def base_revision(
 
 
 def _required(head: Checkout, ref: str, role: str, name: str) -> Revision:
-    """Commit that `ref` names, called `name`. Raises UsageError if it is not here."""
+    """Commit of `ref`, called `name`. Raises UsageError if it is not here."""
     sha = commit_of(head, ref)
     if sha is None:
         msg = f"{role}, {ref!r}, is not in this clone. Give --base-ref, or {FETCH}"
@@ -146,9 +144,8 @@ def _required(head: Checkout, ref: str, role: str, name: str) -> Revision:
 
 
 def commit_of(head: Checkout, ref: str) -> str | None:
-    return git(
-        head.top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"
-    )
+    words = ("rev-parse", "--verify", "--quiet", "--end-of-options")
+    return git(head.top, *words, f"{ref}^{{commit}}")
 
 
 def _targets(head: Checkout, event: Mapping[str, Any]) -> list[str]:
@@ -170,7 +167,7 @@ def fact(event: Mapping[str, Any], *path: str) -> str:
 
 
 def read_event(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Event of this GitHub job; empty elsewhere. Raises UsageError if unreadable."""
+    """Event of this job; empty outside GitHub. Raises UsageError if unreadable."""
     path = environ.get("GITHUB_EVENT_PATH", "")
     if not path:
         if environ.get("GITHUB_ACTIONS") == "true":
@@ -210,10 +207,10 @@ def base_checkout(
 ) -> Iterator[Checkout]:
     """Make a temporary worktree of `revision`, outside the repository."""
     git(head.top, "worktree", "prune")  # left by a killed gate
-    with scratch_folder() as folder:
-        top = folder.resolve() / head.top.name
-        words = ("worktree", "add", "--detach", "--quiet", str(top), revision.sha or "")
-        try:
+    try:
+        with scratch_folder() as folder:
+            top = folder.resolve() / head.top.name
+            words = ("worktree", "add", "--detach", "--quiet", str(top), revision.sha or "")
             made = run_git(head.top, *words)
             if made.returncode:
                 msg = f"git could not check out {revision.sha}: {made.stderr.strip()}"
@@ -225,13 +222,12 @@ def base_checkout(
                 raise NoBaselineError(msg)
             _link(head, links, cwd)
             yield Checkout(top=top, cwd=cwd, revision=revision)
-        finally:
-            shutil.rmtree(top, ignore_errors=True)
-            git(head.top, "worktree", "prune")
+    finally:
+        git(head.top, "worktree", "prune")
 
 
 def _require_whole(base: Path, head: Path) -> None:
-    """Refuse submodules and large files, which a worktree does not fill. Raises UsageError."""
+    """Refuse submodules and LFS files, which a worktree lacks. Raises UsageError."""
     listed = (git(base, "ls-files", "-s", "-z") or "").split("\0")
     modules = [line.partition("\t")[2] for line in listed if line.startswith("160000 ")]
     tracked = (git(base, "ls-files", "-z", ":(attr:filter=lfs)") or "").split("\0")

@@ -99,10 +99,7 @@ def _minutes(text: str) -> float:
 
 
 def run(args: argparse.Namespace, command: Sequence[str] | None = None) -> int:
-    """Run the gate and return its exit code.
-
-    An unexpected exception ends as an error: Python's exit code for it means regression here.
-    """
+    """Run the gate and return its exit code."""
     args.command = shlex.join(command) if command else args.command
     job = github.take(os.environ, keep=args.keep_env)
     started = time.monotonic()
@@ -115,7 +112,7 @@ def run(args: argparse.Namespace, command: Sequence[str] | None = None) -> int:
         claimed = claim(report.places(args.report), never=filter(None, [args.history]))
         report.write(record, args.report, claimed)  # in case this call is killed
         record = _measure(args, inputs, job)
-    except Exception as problem:
+    except Exception as problem:  # Python's own exit code for it means regression here
         shown = traceback.format_exc()
         if isinstance(problem, AdvisorError):
             verdict = UNFINISHED.get(type(problem), "error")

@@ -112,10 +112,9 @@ def why_not_comparable(program: Program, base: Checkout) -> str | None:
 
 def left_behind(head: Checkout, base: Checkout, message: str) -> str | None:
     """Ignored path that base lacks and its failure names."""
-    listed = git(
-        head.cwd, "ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory"
-    )
-    for path in (listed or "").split("\0"):
+    words = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
+    listed = git(head.cwd, *words) or ""
+    for path in listed.split("\0"):
         name = PurePosixPath(path).name
         if len(name) < SHORTEST_NAME or (base.cwd / path).exists():
             continue

@@ -1,7 +1,7 @@
 """GitHub Actions: outputs, summary, annotations, environment and forks.
 
-Text that the measured program could have written is hostile here: the log is escaped, files get
-fresh random delimiters, and no line of the program's output is taken for a workflow command.
+The measured program's text is hostile: it is escaped in the log, stands between random delimiters
+in files, and gives no workflow command.
 """
 
 import contextlib
@@ -37,15 +37,11 @@ def take(environ: MutableMapping[str, str] = os.environ, keep: Collection[str] =
     names = sorted(name for name, value in environ.items() if is_withheld(name, value, keep))
     paths = (environ.get(name) for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY"))
     output, summary = (Path(path) if path else None for path in paths)
-    job = Job(
-        output=output,
-        summary=summary,
-        withheld=tuple(name for name in names if name not in STEERING),
-        active=environ.get("GITHUB_ACTIONS") == "true",
-    )
+    withheld = tuple(name for name in names if name not in STEERING)
+    active = environ.get("GITHUB_ACTIONS") == "true"
     for name in names:
         del environ[name]
-    return job
+    return Job(output=output, summary=summary, withheld=withheld, active=active)
 
 
 @contextlib.contextmanager
@@ -96,10 +92,9 @@ def append(path: Path | None, content: str) -> None:
 def annotation(record: GateRecord, code: int) -> str:
     """The one line that marks the run: an error fails the job."""
     level = "error" if code else "notice" if record.verdict == "pass" else "warning"
-    figures = ""
+    said = report.reason(record)
     if record.slowdown_pct is not None:
-        figures = f" Slowdown {record.slowdown_pct:.1f} %, {record.pairs} pairs."
-    said = report.reason(record) + figures
+        said += f" Slowdown {record.slowdown_pct:.1f} %, {record.pairs} pairs."
     said = said.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     return f"::{level} title=Throughput gate%3A {record.verdict}::{said}"
 
@@ -119,7 +114,7 @@ STEERING = {
     for forge in ("GITHUB", "FORGEJO", "GITEA")
     for name in ("ENV", "PATH", "OUTPUT", "STATE", "STEP_SUMMARY")
 }
-"""Variables that name files with which a step steers later steps."""
+"""Variables with files by which a step steers later ones."""
 TOKENS = (
     "ACTIONS_*", "SYSTEM_ACCESSTOKEN", "GIT_ASKPASS", "GIT_CONFIG_*", "GIT_SSH_COMMAND",
     "SSH_ASKPASS", "GPG_AGENT_INFO", "KUBECONFIG", "DOCKER_CONFIG", "NETRC", "AWS_ACCESS_KEY_ID",
@@ -129,7 +124,7 @@ WORDS = {
     "TOKEN", "TOKENS", "SECRET", "SECRETS", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL",
     "CREDENTIALS", "APIKEY", "AUTH", "AUTHORIZATION", "PAT", "JWT", "COOKIE", "WEBHOOK",
 }  # fmt: skip
-"""Words of a name, between its underscores, that make any value of it a secret."""
+"""Words between underscores of a name that make its value a secret."""
 KEPT = {
     "PATH", "PWD", "OLDPWD", "HOME", "SHELL", "LANG", "TMPDIR", "USER", "LOGNAME", "PYTHONPATH",
     "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "XAUTHORITY", "LS_COLORS",
@@ -150,7 +145,7 @@ def is_withheld(name: str, value: str, keep: Collection[str] = ()) -> bool:
 
 
 OWN_EVENTS = {"push", "schedule"}
-"""Events whose code is this repository's own, whatever else they hold."""
+"""Events whose code is this repository's own."""
 
 
 def refuse_foreign(environ: Mapping[str, str], *, allow: bool, unprotected: str) -> None:
@@ -173,8 +168,8 @@ def refuse_foreign(environ: Mapping[str, str], *, allow: bool, unprotected: str)
 def is_foreign(environ: Mapping[str, str]) -> bool:
     """True unless the code is surely this repository's.
 
-    Only a push, a schedule and a pull request of this repository's own branch are known to be
-    its own. A merge group, a dispatch, a comment and another workflow's end may be of a fork.
+    Only a push, a schedule and a pull request of its own branch are. A merge group, a dispatch,
+    a comment and another workflow's end may be of a fork.
     """
     event = read_event(environ)
     kind = environ.get("GITHUB_EVENT_NAME", "")

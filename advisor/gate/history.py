@@ -14,7 +14,7 @@ from pydantic import Field
 
 from advisor import stats
 from advisor.gate.comparison import Workload
-from advisor.gate.schema import Better, GateRecord, ProgramEntry, Rate, Source
+from advisor.gate.schema import Better, GateRecord, Positive, ProgramEntry, Rate, Source
 from advisor.gate.verdict import led
 from advisor.model import digest_of
 from advisor.report import writing
@@ -23,7 +23,7 @@ from advisor.report.schema import Part
 WINDOW = 30
 FEWEST_SESSIONS = 10
 LATEST = 5
-"""Sessions, the new one among them, that the drift test takes together."""
+"""Sessions, with the new one, that the drift test takes together."""
 ALPHA = 0.001
 """Chance of a false alarm a session, shared by all series of the machine."""
 
@@ -36,7 +36,7 @@ class Session(Part):
     machine: str
     created: str
     sha: str | None
-    value: float = Field(gt=0, allow_inf_nan=False)
+    value: Positive
     red: bool = False
 
 
@@ -103,19 +103,11 @@ def judge(past: History, record: GateRecord) -> tuple[GateRecord, History]:
             series = f"{workload.name} {digest_of(same)}"
             beside = {each.series for each in past.sessions if each.machine == machine} | {series}
             found = predict(past.window(series), value, threshold, rate.better, len(beside))
-            verdicts.append(
-                workload.verdict(
-                    better=rate.better,
-                    threshold=threshold,
-                    **found,
-                    pairs=len(rates) // 2,
-                    unit=rate.unit,
-                    source=source,
-                    head_units_per_s=value,
-                )
-            )
             red = found["verdict"] == "regression"
             sessions.append(Session(series=series, value=value, red=red, **day))
+            found |= {"better": rate.better, "unit": rate.unit, "source": source}
+            found |= {"pairs": len(rates) // 2, "threshold": threshold, "head_units_per_s": value}
+            verdicts.append(workload.verdict(**found))
     longer = past.model_copy(update={"sessions": [*past.sessions, *sessions]})
     return led(record, verdicts), longer
 

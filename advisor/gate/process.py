@@ -34,7 +34,7 @@ BENCHMARK_JSON = "GPU_ADVISOR_BENCHMARK_JSON"
 THROUGHPUT_LINE = r"^[ \t]*throughput:[ \t]*(\S+)"
 """Line of output with the program's own rate, in units per second."""
 NOT_RECOGNISED = ("no-steps", "probe-not-loaded")
-"""Failures of a run that ended well, but in which the probe saw no steps."""
+"""Failures of a run that ended well without steps for the probe."""
 LINE_CHARS = 4096
 """Longest prefix of a line that is searched for a rate."""
 OUTPUT_BYTES = 8 << 20
@@ -43,7 +43,7 @@ RUN_LIMIT_S = 1800.0
 WHOLE = MeasurePlan(mode="whole")
 WINDOW = MeasurePlan(mode="window")
 WHOLE_RUN_UNIT = "run"
-"""Unit of a rate that is nothing but the time of the whole run."""
+"""Unit of a rate that is the time of the whole run alone."""
 SUITE_UNIT = "call"
 
 
@@ -153,9 +153,8 @@ def _rates(
         rate = result.units_per_s
         rate = checked(str(rate), f"the probe counted {rate} units a second")
         return "probe", {program.name: Rate(mean=rate, unit=result.unit, work=work)}
-    return "whole-run time", {
-        program.name: Rate(mean=1 / result.wall_s, unit=WHOLE_RUN_UNIT, work=1)
-    }
+    whole = Rate(mean=1 / result.wall_s, unit=WHOLE_RUN_UNIT, work=1)
+    return "whole-run time", {program.name: whole}
 
 
 def last_match(output: str, pattern: str) -> str | None:

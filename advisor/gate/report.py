@@ -21,7 +21,7 @@ from advisor.report import writing
 from advisor.report.markdown import code, details, fenced, stacked, table, text
 
 MARKER = "<!-- gpu-advisor gate -->"
-"""First line of a sticky comment, by which the next gate finds and replaces it."""
+"""First line of a comment, by which the next gate finds and replaces it."""
 TITLES = {
     "pass": "No regression",
     "regression": "Regression",
@@ -53,7 +53,7 @@ def comment(record: GateRecord) -> str:
 
 
 def short(record: GateRecord) -> str:
-    """Summary of a job: the report without its details, however many pairs there are."""
+    """Summary of a job: the report without its details."""
     heading = f"# Throughput gate: {title(record)}"
     return stacked(heading, lines(record), *_workloads(record))
 
@@ -127,10 +127,9 @@ def _workloads(record: GateRecord) -> list[str]:
         rates = [_rate(value, w.unit) for value in (w.base_units_per_s, w.head_units_per_s)]
         noise = "not measured" if w.noise_pct is None else f"{w.noise_pct:.1f} %"
         rows.append((w.name, w.verdict, slowdown(w), allowed, *rates, str(w.pairs), noise))
-        # the lines above hold those of the worst
-        why = [w.reason] if place and w.verdict != "pass" else []
-        why += w.notes if place else []
-        remarks += [f"- {text(w.name)}: {_short(each)}" for each in why]
+        if place:  # the lines above hold those of the worst
+            why = w.notes if w.verdict == "pass" else [w.reason, *w.notes]
+            remarks += [f"- {text(w.name)}: {_short(each)}" for each in why]
     head = ("workload", "verdict", "slowdown", "allowed", "base", "head", "pairs", "noise")
     return [table(head, "llllllrr", rows), "\n".join(remarks)]
 
@@ -139,8 +138,8 @@ def _details(record: GateRecord) -> list[str]:
     if not record.programs:
         return []
     looks = ", ".join(map(str, LOOKS))
-    facts = [f"{arm}: {text(_revision(record, arm))}" for arm in ARMS]
-    facts += [
+    facts = [
+        *(f"{arm}: {text(_revision(record, arm))}" for arm in ARMS),
         f"error budget {100 * ALPHA:g} % a side over looks at {looks} pairs",
         f"intervals at {100 * CONFIDENCE:.0f} % confidence",
         f"Processes: {sum(len(p.runs) for p in record.programs)}, in {record.wall_s:.0f} s",

@@ -39,16 +39,14 @@ def set_up(
     cancel: threading.Event,
 ) -> str | None:
     """Run the setup `command`; return its failure or None."""
-    cwd = checkout.cwd
+    cwd, top = checkout.cwd, str(checkout.top)
     offer = detect_isolation(str(cwd))
     wanted = [checkout.top / name for name in MADE_FOLDERS if offer.kind == "landlock"]
     made = [folder for folder in wanted if not folder.exists()]
     for folder in made:
         folder.mkdir()
     hidden, shown = hidden_folders(), shown_paths(checkout, command)
-    confined = checkout_policy(
-        offer, str(checkout.top), scratch=scratch, hidden=hidden, shown=shown
-    )
+    confined = checkout_policy(offer, top, scratch=scratch, hidden=hidden, shown=shown)
     temporary = scratch / "tmp"
     job = Job(
         argv=("bash", "-c", command),

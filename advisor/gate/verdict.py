@@ -1,7 +1,6 @@
 """Verdict of a gate, a pure function of raw values.
 
-Nothing passes vacuously: a workload that is missing, renamed, crashed or did less work is named,
-and is never a pass.
+Nothing passes vacuously: what is missing, renamed, crashed or did less work is never a pass.
 """
 
 import math
@@ -293,13 +292,10 @@ def _different(
     rates: Mapping[Variant, list[Rate]], runs: Mapping[Variant, list[RunEntry]]
 ) -> tuple[Verdict, str] | None:
     """Rates of different kinds are never compared."""
-    kinds = {
-        arm: {
-            (run.source, rate.unit, rate.better)
-            for run, rate in zip(runs[arm], rates[arm], strict=True)
-        }
-        for arm in ARMS
-    }
+    kinds: dict[Variant, set[tuple[str | None, str, str]]] = {}
+    for arm in ARMS:
+        pairs = zip(runs[arm], rates[arm], strict=True)
+        kinds[arm] = {(run.source, rate.unit, rate.better) for run, rate in pairs}
     if kinds["base"] == kinds["head"] and len(kinds["head"]) == 1:
         return None
     base, head = (

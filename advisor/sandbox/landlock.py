@@ -15,10 +15,10 @@ from advisor.sandbox.seccomp import METADATA, NO_FOLLOW, SyscallListener, Syscal
 VERSION, PATH_BENEATH = 1, 1
 WRITE_FILE, TRUNCATE = 1 << 1, 1 << 14
 RIGHTS = {1: WRITE_FILE | sum(1 << bit for bit in range(4, 13)), 2: 1 << 13, 3: TRUNCATE}
-"""By the interface's version: write to a file; remove and make each kind of entry; link and move
-between folders; truncate. Running and the controls of devices stay free."""
+"""By version: write, remove and make entries; link and move between folders; truncate. Running and
+controls of devices stay free."""
 READS_MEMORY = (kernel.CAP_SYS_PTRACE, kernel.CAP_SYS_ADMIN, kernel.CAP_PERFMON)
-"""Capabilities with which root reads the memory and environment of processes outside."""
+"""With these root reads the memory and environment of processes outside."""
 READ_FILE, READ_DIR = 1 << 2, 1 << 3
 READ = READ_FILE | READ_DIR
 """Denied where folders are hidden."""
@@ -70,10 +70,8 @@ class Landlock(Sandbox):
             place = os.open(path, os.O_PATH)
         except OSError:
             return
-        try:
-            if not stat.S_ISDIR(os.fstat(place).st_mode):
-                rights &= WRITE_FILE | TRUNCATE | READ_FILE
-            rule = struct.pack("=Qi", rights, place)
-            kernel.syscall("landlock_add_rule", ruleset, PATH_BENEATH, rule, 0)
-        finally:
-            os.close(place)
+        if not stat.S_ISDIR(os.fstat(place).st_mode):
+            rights &= WRITE_FILE | TRUNCATE | READ_FILE
+        rule = struct.pack("=Qi", rights, place)
+        kernel.syscall("landlock_add_rule", ruleset, PATH_BENEATH, rule, 0)
+        os.close(place)

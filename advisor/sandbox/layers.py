@@ -13,13 +13,13 @@ LISTED_LIMIT = 200
 COMPILED = "__pycache__"
 LOGS = (".log", ".out", ".err", ".lock", ".pid", ".tmp")
 LOG_PARTS = ("events.out.tfevents", ".wandb")
-"""Endings and parts of names of files that describe the work and are none."""
+"""Parts of names of files that describe the work and are none."""
 COUNTED_LIMIT = 100_000
 ITEM_SUFFIXES = (
     ".jsonl", ".ndjson", ".jsonlines", ".csv", ".tsv", ".json", ".npy", ".npz", ".png", ".jpg",
     ".jpeg", ".wav", ".tif", ".tiff", ".webp", ".exr", ".bmp", ".gif", ".flac", ".mp3",
 )  # fmt: skip
-"""Formats of files that hold items: their content is compared between trials."""
+"""Files that hold items: their content is compared between trials."""
 RESULTS_LIMIT = 16
 COPIED_BYTES = 64 << 20
 """Largest file of items that is copied out of a layer."""
@@ -30,8 +30,8 @@ def changes(
 ) -> dict[str, list[Any]]:
     """Return sorted absolute paths by kind of change, and more: see `Sandbox.changes`.
 
-    `kept` is the descriptor of the folder of all layers, each of which is (the path it lies over,
-    its folder). `host` is that of the host's root, where the real files are.
+    A layer is (the path it lies over, its folder). `kept` is the descriptor of the folder of all,
+    `host` that of the root of the real files.
     """
     kinds = ("created", "changed", "removed", "written_at", "results")
     found: dict[str, list[Any]] = {kind: [] for kind in kinds}

@@ -1,7 +1,7 @@
 """Plan of the mounts of an overlay.
 
-The kernel lays no overlay over a folder in which something is mounted that a user may not
-unmount. Such a folder is split: what lies in it is covered one by one.
+The kernel lays no overlay over a folder with a mount in it that a user may not unmount. Such a
+folder is split: what lies in it is covered one by one.
 """
 
 import itertools
@@ -118,8 +118,7 @@ def _covered(
 def _apart(folder: str, places: Iterable[str], tree: FileTree) -> Iterator[str]:
     """Yield writable folders that need their own overlay.
 
-    One overlay would have to copy up a folder of another user's, such as /var/tmp, or
-    /data/projects above one's own.
+    One would have to copy up a folder of another's: /var/tmp, or /data/projects above one's own.
     """
     if tree.owns_all:
         return

@@ -1,7 +1,7 @@
 """Overlay: writes go to a temporary layer.
 
-The supervisor moves into a user and mount namespace of its own. In it each writable file system is
-an overlay: below the real files, above a layer of this trial. Needs no privilege since Linux 5.11.
+The supervisor moves into its own user and mount namespace. In it each writable file system is an
+overlay: a layer of this trial above the real files. Needs no privilege since Linux 5.11.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ DROPPED_CAPABILITIES = (
     kernel.CAP_SYS_ADMIN, kernel.CAP_SYS_CHROOT, kernel.CAP_SYS_PTRACE, kernel.CAP_SYS_MODULE,
     kernel.CAP_SYS_RAWIO, kernel.CAP_MKNOD,
 )  # fmt: skip
-"""Capabilities with which root could take a mount away, or look into its supervisor."""
+"""With these root could take a mount away, or look into its supervisor."""
 
 
 class Overlay(Sandbox):

@@ -36,7 +36,7 @@ class SandboxPolicy:
     layers: str = ""
     """Folder of this trial alone in which the layers are put together."""
     upper_bytes: int = 0
-    """Limit of the program's writes, in memory; 0: `layers` is on a disk, which is the limit."""
+    """Limit of writes in memory; 0: `layers` is on a disk, which is the limit."""
     private_memory: bool = True
     why_not_better: str = ""
 

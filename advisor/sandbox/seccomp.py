@@ -44,7 +44,7 @@ class Call(NamedTuple):
     x86_64: int | None
     aarch64: int | None
     folder: int | None = None
-    """Descriptor of the folder that `path` starts in; the file itself where there is no `path`."""
+    """Descriptor of the folder of `path`; without one of the file itself."""
     path: int | None = None
     flags: int | None = None
     follows: bool = True
@@ -106,7 +106,7 @@ class SyscallNotification(NamedTuple):
         return os.path.join(os.path.realpath(parent), last)
 
     def text(self, address: int, limit: int) -> str:
-        """Read a string of the program, up to the end of its memory; NULL is empty."""
+        """Read a string of the program's memory; NULL is empty."""
         if not address:
             return ""
         with open(f"/proc/{self.pid}/mem", "rb", buffering=0) as memory:
