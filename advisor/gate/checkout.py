@@ -98,8 +98,7 @@ def base_revision(
 ) -> Revision:
     """Commit that head is compared with: the first that the code finds.
 
-    Raises NoBaselineError where there is none, UsageError where it is only not here: else such a
-    job would never compare anything, unnoticed.
+    Raises NoBaselineError without one, and UsageError if it is only not here: nobody would notice.
     """
     if base_ref:
         return _required(head, base_ref, "--base-ref", base_ref)
@@ -108,7 +107,7 @@ def base_revision(
         return _required(head, group, "The base of this merge group", "base of the merge group")
     tip = fact(event, "pull_request", "head", "sha")
     if tip and commit_of(head, "HEAD^2") == tip:
-        # The event names the target as it was when the event was made, maybe many commits ago.
+        # The event may name the target of many commits ago.
         return Revision(sha=commit_of(head, "HEAD^1"), ref="first parent of the merge commit")
     before = fact(event, "before") if environ.get("GITHUB_EVENT_NAME") == "push" else ""
     if before.strip("0") and (commit_of(head, before) or not event.get("forced")):
@@ -116,7 +115,7 @@ def base_revision(
     targets = _targets(head, event)
     ref = next((ref for ref in targets if commit_of(head, ref)), None)
     if ref is None and "pull_request" in event:
-        # Not its own previous commit instead: a second push would hide the slowdown of the first.
+        # With its own previous commit a second push would hide what the first slowed.
         _required(head, targets[-1], "The target", targets[-1])
     if ref is not None:
         common = git(head.top, "merge-base", "HEAD", ref)
@@ -227,7 +226,7 @@ def base_checkout(
 
 
 def _require_whole(base: Path, head: Path) -> None:
-    """Refuse submodules and LFS files, which a worktree lacks. Raises UsageError."""
+    """Refuse submodules and LFS files: no worktree has them. Raises UsageError."""
     listed = (git(base, "ls-files", "-s", "-z") or "").split("\0")
     modules = [line.partition("\t")[2] for line in listed if line.startswith("160000 ")]
     tracked = (git(base, "ls-files", "-z", ":(attr:filter=lfs)") or "").split("\0")

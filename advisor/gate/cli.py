@@ -1,7 +1,6 @@
 """`gpu-advisor gate`: base against head, to an exit code.
 
-Once its arguments are checked the call ends with a report and outputs, whatever happens: a step
-with empty outputs is taken for a success by the next.
+Whatever happens it writes a report and outputs: a step without is taken for a success.
 """
 
 import argparse
@@ -183,7 +182,7 @@ def _measure(args: argparse.Namespace, inputs: Inputs, job: github.Job) -> GateR
             limits = {p.name: known[p.name].workload.gate for p in programs if p.name in known}
             inputs = inputs.model_copy(update={"limits": limits})
         arms: dict[Variant, Checkout] = {"base": base, "head": head}
-        # A hosted runner throws the checkout away, and without isolation nothing prevents writes.
+        # A hosted runner throws the checkout away; without isolation nothing prevents writes.
         hosted = os.environ.get("RUNNER_ENVIRONMENT") == "github-hosted"
         processes = ProcessRunner(
             engine=engine,

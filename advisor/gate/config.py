@@ -55,7 +55,7 @@ class Program:
 
 
 def choose(head: Checkout, workloads: Sequence[str], command: str | None) -> tuple[Program, ...]:
-    """Programs to gate, as head defines them. Raises UsageError and SettingsError."""
+    """Programs to gate, as head defines them. Raises UsageError, SettingsError."""
     if command is not None:
         if workloads:
             msg = "--command and --workload exclude each other. Give one of them."

@@ -1,7 +1,6 @@
 """GitHub Actions: outputs, summary, annotations, environment and forks.
 
-The measured program's text is hostile: it is escaped in the log, stands between random delimiters
-in files, and gives no workflow command.
+The measured program's text is hostile: escaped in the log, between random delimiters in files.
 """
 
 import contextlib
@@ -70,7 +69,7 @@ def outputs(record: GateRecord, path: Path | None) -> dict[str, str]:
 
 
 def delimited(values: Mapping[str, str]) -> str:
-    """`values` as GITHUB_OUTPUT reads them, each between fresh random delimiters."""
+    """`values` as GITHUB_OUTPUT reads them, between random delimiters."""
     lines = []
     for name, value in values.items():
         delimiter = f"gpu-advisor-{secrets.token_hex(16)}"
@@ -168,8 +167,7 @@ def refuse_foreign(environ: Mapping[str, str], *, allow: bool, unprotected: str)
 def is_foreign(environ: Mapping[str, str]) -> bool:
     """True unless the code is surely this repository's.
 
-    Only a push, a schedule and a pull request of its own branch are. A merge group, a dispatch,
-    a comment and another workflow's end may be of a fork.
+    A merge group, a dispatch, a comment and another workflow's end may be of a fork.
     """
     event = read_event(environ)
     kind = environ.get("GITHUB_EVENT_NAME", "")

@@ -99,8 +99,7 @@ class Session:
     def _warm_up(self, program: Program) -> None:
         """Run each arm once, uncounted.
 
-        A program that ends soon is run to its end, so that its work can be compared; of a longer
-        one the probe measures a window.
+        One that ends soon runs to its end, to compare its work; of others a window is measured.
         """
         name, runs_to_first_look = program.name, 2 * LOOKS[0] * len(self.selected)
         limit_s = self.budget.remaining_s / 2 / runs_to_first_look
@@ -150,7 +149,7 @@ class Session:
         )
 
     def _measure_pair(self, program: Program) -> None:
-        """Run the next pair; one that did not count is measured again in its order."""
+        """Run the next pair; one that did not count is repeated in its order."""
         entry = self.programs[program.name]
         order = next(itertools.islice(orders(self.inputs.seed), len(entry.kept), None))
         runs = {arm: self._run(program, arm) for arm in order}

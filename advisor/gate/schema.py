@@ -1,7 +1,6 @@
 """Schema of gate.json: raw values and their verdict.
 
-Rates are units per second, above zero and finite; a run without one carries a problem instead.
-Null means not measured.
+Rates are units per second, above zero and finite; null means not measured.
 """
 
 from typing import Annotated, Literal

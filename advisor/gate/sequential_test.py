@@ -33,7 +33,7 @@ SPENT: dict[int, dict[Outcome, float]] = {
 """By number of pairs at which a verdict may fall: shares of ALPHA."""
 LOOKS = tuple(SPENT)
 EVIDENT = math.log(1.5)
-"""A slowdown is evident if each pair is over the threshold by more than this and the spread."""
+"""A slowdown is evident if each pair exceeds the threshold by this and the spread."""
 SERIAL_LIMIT = 1.645
 """Largest z of the serial test for a verdict; chance exceeds it once in 20."""
 CORRELATED = "consecutive pairs are alike, so they are not independent"

@@ -41,7 +41,7 @@ CLOCK_SPREAD_PCT = 5.0
 DISCARDS_ALLOWED = 0.25
 BUSY_SAMPLES = 30
 STEAL_ALIKE = 0.05
-"""Largest difference of the stolen share between two arms that were disturbed alike."""
+"""Largest difference of stolen shares between arms disturbed alike."""
 
 
 def why_again(base: RunEntry, head: RunEntry, *, needs_quiet: bool = False) -> str | None:
@@ -87,7 +87,7 @@ def why_disturbed(base: RunEntry, head: RunEntry) -> str | None:
 def too_many_discarded(pairs: Sequence[PairEntry]) -> bool:
     """True if too many pairs were discarded.
 
-    Others on the CPUs may spoil as many as the last look needs: in bursts, and at no cost but time.
+    Others on the CPUs may spoil as many as the last look needs: that costs time alone.
     """
     fell = [pair for pair in pairs if pair.discarded]
     by_card = [pair for pair in fell if pair.discarded != why_disturbed(pair.base, pair.head)]
@@ -254,9 +254,8 @@ def _match(program: ProgramEntry, inputs: Inputs) -> Iterator[Comparison | Workl
         if not rates["head"] and _may_be_missing(workload, inputs):
             yield f"{workload.name} was removed, as declared"
             continue
-        problem = (
-            _absent(workload.name, rates, pairs) or _different(rates, runs) or _less_work(rates)
-        )
+        problem = _absent(workload.name, rates, pairs) or _different(rates, runs)
+        problem = problem or _less_work(rates)
         if problem and problem[0] == "no-baseline" and rates["head"]:
             problem = _without_base(workload, problem[1], program, inputs)
         if problem:
@@ -265,9 +264,8 @@ def _match(program: ProgramEntry, inputs: Inputs) -> Iterator[Comparison | Workl
             continue
         unused -= {workload.benchmark}
         yield Comparison(workload=workload, program=program, threshold=threshold, rates=rates)
-    yield from (
-        f"gpu-advisor.toml bounds {name!r}, which was not compared" for name in sorted(unused)
-    )
+    for name in sorted(unused):
+        yield f"gpu-advisor.toml bounds {name!r}, which was not compared"
 
 
 def _absent(
@@ -312,7 +310,7 @@ def _less_work(rates: Mapping[Variant, list[Rate]]) -> tuple[Verdict, str] | Non
         if len(known) < len(rates[arm]):
             return None
         work[arm] = statistics.median(known)
-    # A program that runs for a fixed time finishes less because it is slower: that is no loss.
+    # Within a fixed time a slower program finishes less: that is no loss.
     base, head = (statistics.median(rate.mean for rate in rates[arm]) for arm in ARMS)
     if work["head"] / work["base"] >= min(1.0, head / base) * (1 - WORK_TOLERANCE):
         return None

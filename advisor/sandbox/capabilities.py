@@ -33,7 +33,7 @@ TESTED_BYTES = 64 << 20
 
 
 def detect_isolation(cwd: str, environ: Mapping[str, str] = os.environ) -> SandboxPolicy:
-    """Find the best kind of isolation for `cwd`. Raises UsageError if the one asked for fails."""
+    """Find the best kind of isolation for `cwd`. Raises UsageError."""
     forced = environ.get(FORCED) or None
     if forced is not None and forced not in KINDS:
         msg = f"{FORCED} is {forced!r}; it may be {', '.join(KINDS)}, or not be set."
@@ -89,8 +89,8 @@ def trial_policy(
 ) -> SandboxPolicy:
     """Make the policy of one trial. Raises UsageError.
 
-    A program that may write in its directory may still not write what is spared, nor make anything
-    beside that. `kept` is shared by the trials of a call.
+    A program that may write in its directory may still not write what is spared, nor beside it.
+    Trials of a call share `kept`.
     """
     found = detect_isolation(trial.cwd, environ)
     pipes = mps_pipes(environ)

@@ -15,7 +15,7 @@ from advisor.sandbox.kernel import keeps_all_users
 from advisor.sandbox.path_policy import PSEUDO, SHARED_MEMORY, SYSTEM_TREES, is_within
 
 FOLDERS_LIMIT = 1000
-"""A folder of more is no place where folders of several owners stand side by side."""
+"""A folder of more is no place for folders of several owners."""
 
 How = Literal["overlay", "split", "sealed", "passes", "memory"]
 """overlay: writes go to a layer. split: the same over a copy of the folder's own files, because
@@ -118,7 +118,7 @@ def _covered(
 def _apart(folder: str, places: Iterable[str], tree: FileTree) -> Iterator[str]:
     """Yield writable folders that need their own overlay.
 
-    One would have to copy up a folder of another's: /var/tmp, or /data/projects above one's own.
+    One would have to copy up a folder of others: /var/tmp, or /data above one's own.
     """
     if tree.owns_all:
         return

@@ -43,7 +43,7 @@ class Overlay(Sandbox):
         self._cwd = os.path.realpath(cwd)
         self._stage: str = policy["layers"]
         self._layers: list[tuple[str, str]] = []
-        """Real folder below each upper layer, and the layer's, relative to that of all."""
+        """Real folder below each upper layer, and the layer's in that of all."""
         self._sealed: list[str] = []
         """Places that cannot take an overlay, such as network file systems."""
         self._put: list[str] = []
@@ -186,7 +186,7 @@ def _lay_over(lower: str, target: str, folder: str) -> None:
 
 
 def _mount_memory(stage: str, limit_bytes: int) -> None:
-    """Take the layers into memory, if the kernel keeps attributes there (Linux 6.6)."""
+    """Take the layers into memory, if it keeps attributes (Linux 6.6)."""
     kernel.mount("tmpfs", stage, "tmpfs", kernel.MS_NOSUID, f"size={limit_bytes},mode=700")
     try:
         os.setxattr(stage, "user.gpu-advisor", b"y")

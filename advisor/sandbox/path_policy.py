@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 SYSTEM_TREES = ("/proc", "/sys", "/dev")
-"""The kernel's own: no file of the user's lies there. Devices stay as they are, GPUs too."""
+"""The kernel's own, without files of the user's. Devices stay, GPUs too."""
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  the kernel's name for it
 

@@ -12,7 +12,7 @@ from advisor.sandbox.path_policy import SYSTEM_TREES, is_within
 Kind = Literal["overlay", "landlock", "guard"]
 
 LAYER_FOLDER = "GPU_ADVISOR_LAYER_FOLDER"
-"""Variable: folder, on a disk, that takes what a trial writes, in place of memory."""
+"""Variable: folder on a disk for what a trial writes, in place of memory."""
 KINDS: tuple[Kind, ...] = ("overlay", "landlock", "guard")
 """The better before the worse."""
 
@@ -59,7 +59,7 @@ DENIED_WITHOUT_A_PATH = re.compile(
     r"unable to open database file|attempt to write a readonly database"
     r"|\b[Ff]ile \S+ cannot be opened|Parent directory \S+ does not exist"
 )
-"""Libraries that hide what the kernel said. Believed only where writes are denied."""
+"""Libraries that hide the kernel's answer; believed where writes are denied."""
 FULL = re.compile(
     r"No space left on device|\[Errno 28\]|Disk quota exceeded|database or disk is full"
     r"|PytorchStreamWriter failed writing|file write failed"

@@ -1,7 +1,7 @@
 """Decisions on system calls that need user space.
 
-Landlock knows nothing of modes, owners, times and attributes. An overlay without privilege cannot
-rename a folder of the lower layer. All other calls cost nothing.
+Landlock knows no modes, owners, times and attributes. An overlay without privilege cannot rename
+folders of the lower layer. Other calls cost nothing.
 """
 
 import contextlib
@@ -25,9 +25,9 @@ ALLOW, NOTIFY = 0x7FFF_0000, 0x7FC0_0000
 CONTINUE = 1
 RECEIVE, SEND = 0xC050_2100, 0xC018_2101
 NOTICE = struct.Struct("=QIIiIQ6Q")
-"""struct seccomp_notif: id, pid, flags, number, architecture, instruction, six arguments."""
+"""seccomp_notif: id, pid, flags, number, architecture, instruction, six arguments."""
 ANSWER = struct.Struct("=QqiI")
-"""struct seccomp_notif_resp: id, value, error, flags."""
+"""seccomp_notif_resp: id, value, error, flags."""
 LOAD, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06
 HERE = 0xFFFF_FF9C
 """AT_FDCWD, as an unsigned word."""
