@@ -98,7 +98,7 @@ def base_revision(
 ) -> Revision:
     """Commit that head is compared with: the first that the code finds.
 
-    Raises NoBaselineError without one, and UsageError if it is only not here: nobody would notice.
+    Raises NoBaselineError without one, UsageError if it is only not here, unnoticed.
     """
     if base_ref:
         return _required(head, base_ref, "--base-ref", base_ref)
@@ -378,12 +378,16 @@ def why_same_code(program: ProgramEntry) -> str | None:
     )
 
 
+def left_file(scratch: Path, name: str, limit_bytes: int) -> bytes | None:
+    """File that a run left in `scratch`; None if it cannot be read."""
+    with contextlib.suppress(OSError):
+        return reading.read(scratch, name, limit_bytes)
+    return None
+
+
 def _lines(scratch: Path) -> Iterator[tuple[str, str, str | None]]:
     """Kind, absolute path and SHA-256 of each reported file."""
-    try:
-        data = reading.read(scratch, f"probe/{FILE}", LOADED_BYTES)
-    except OSError:
-        return
+    data = left_file(scratch, f"probe/{FILE}", LOADED_BYTES) or b""
     for line in data.splitlines():
         try:
             entry = json.loads(line)

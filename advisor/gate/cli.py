@@ -182,7 +182,7 @@ def _measure(args: argparse.Namespace, inputs: Inputs, job: github.Job) -> GateR
             limits = {p.name: known[p.name].workload.gate for p in programs if p.name in known}
             inputs = inputs.model_copy(update={"limits": limits})
         arms: dict[Variant, Checkout] = {"base": base, "head": head}
-        # A hosted runner throws the checkout away; without isolation nothing prevents writes.
+        # A hosted runner throws it away; without isolation nothing prevents writes.
         hosted = os.environ.get("RUNNER_ENVIRONMENT") == "github-hosted"
         processes = ProcessRunner(
             engine=engine,

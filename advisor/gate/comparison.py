@@ -141,7 +141,7 @@ class Comparison:
     def _noise_pct(self) -> float | None:
         """Spread of one process's rate between equal runs; None without two of them.
 
-        Neighbours of one arm at one place are compared: drift and the place's effect cancel.
+        Neighbours of one arm and place are compared: drift and the place's effect cancel.
         """
         steps = []
         for arm, order in itertools.product(ARMS, ("base first", "head first")):

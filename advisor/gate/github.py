@@ -1,6 +1,6 @@
 """GitHub Actions: outputs, summary, annotations, environment and forks.
 
-The measured program's text is hostile: escaped in the log, between random delimiters in files.
+The program's text is hostile: escaped in the log, between random delimiters in files.
 """
 
 import contextlib

@@ -106,8 +106,8 @@ def judge(past: History, record: GateRecord) -> tuple[GateRecord, History]:
             red = found["verdict"] == "regression"
             sessions.append(Session(series=series, value=value, red=red, **day))
             found |= {"better": rate.better, "unit": rate.unit, "source": source}
-            found |= {"pairs": len(rates) // 2, "threshold": threshold, "head_units_per_s": value}
-            verdicts.append(workload.verdict(**found))
+            found |= {"threshold": threshold, "head_units_per_s": value}
+            verdicts.append(workload.verdict(**found, pairs=len(rates) // 2))
     longer = past.model_copy(update={"sessions": [*past.sessions, *sessions]})
     return led(record, verdicts), longer
 

@@ -4,7 +4,6 @@ Sources of a rate, best first: the program's own `throughput: 123.4` line; the J
 of benchmarks left; the probe; the time of the whole run.
 """
 
-import contextlib
 import dataclasses
 import json
 import math
@@ -20,9 +19,8 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from advisor.executor.engines import Engine
 from advisor.executor.engines.scratch_dir import require_room
-from advisor.files import reading
 from advisor.gate import setup_step
-from advisor.gate.checkout import Checkout, Difference, loaded
+from advisor.gate.checkout import Checkout, Difference, left_file, loaded
 from advisor.gate.comparison import figures
 from advisor.gate.config import Program
 from advisor.gate.schema import Rate, RunEntry, Source, Variant
@@ -44,7 +42,6 @@ WHOLE = MeasurePlan(mode="whole")
 WINDOW = MeasurePlan(mode="window")
 WHOLE_RUN_UNIT = "run"
 """Unit of a rate that is the time of the whole run alone."""
-SUITE_UNIT = "call"
 
 
 @dataclass(kw_only=True)
@@ -139,14 +136,15 @@ def _rates(
     result: Run | Failure, program: Program, scratch: Path
 ) -> tuple[Source, dict[str, Rate]]:
     work = result.whole_units or None if isinstance(result, Run) and result.to_its_end else None
-    logs = (_left(scratch, f"logs/{name}", OUTPUT_BYTES) for name in ("stdout.log", "stderr.log"))
+    names = ("logs/stdout.log", "logs/stderr.log")
+    logs = [left_file(scratch, name, OUTPUT_BYTES) for name in names]
     output = "\n".join(plain(content) for content in logs if content is not None)
     line = last_match(output, program.workload.metric_regex or THROUGHPUT_LINE)
     if line is not None:
         rate = checked(line, f"the output says `throughput: {line}`")
         unit = program.workload.unit
         return "throughput line", {program.name: Rate(mean=rate, unit=unit, work=work)}
-    suite = _left(scratch, "benchmark.json", BENCHMARK_BYTES)
+    suite = left_file(scratch, "benchmark.json", BENCHMARK_BYTES)
     if suite is not None:
         return read_suite(suite)
     if isinstance(result, Run) and result.unit != WHOLE_RUN_UNIT:  # units were counted
@@ -199,7 +197,7 @@ def read_suite(raw: bytes) -> tuple[Source, dict[str, Rate]]:
             source = "pytest-benchmark"
             times = [(each["fullname"], each["stats"]["mean"]) for each in content["benchmarks"]]
             content = [
-                {"name": name, "value": 1 / mean_s if mean_s else 0, "unit": SUITE_UNIT}
+                {"name": name, "value": 1 / mean_s if mean_s else 0, "unit": "call"}
                 for name, mean_s in times
             ]
         named = _NAMED.validate_python(content)
@@ -224,9 +222,3 @@ def read_suite(raw: bytes) -> tuple[Source, dict[str, Rate]]:
         evidence = "the benchmark JSON holds no benchmark"
         raise NoRateError(evidence, "work-not-done")
     return source, rates
-
-
-def _left(scratch: Path, name: str, limit_bytes: int) -> bytes | None:
-    with contextlib.suppress(OSError):
-        return reading.read(scratch, name, limit_bytes)
-    return None

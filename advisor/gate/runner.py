@@ -99,7 +99,7 @@ class Session:
     def _warm_up(self, program: Program) -> None:
         """Run each arm once, uncounted.
 
-        One that ends soon runs to its end, to compare its work; of others a window is measured.
+        One that ends soon runs to its end, to compare its work; else a window is measured.
         """
         name, runs_to_first_look = program.name, 2 * LOOKS[0] * len(self.selected)
         limit_s = self.budget.remaining_s / 2 / runs_to_first_look

@@ -1,8 +1,8 @@
 """Sequential test: log ratios of pairs to a verdict. Pure; docs/gate.md states the rules.
 
-Each pair gives d = ln(rate of base / rate of head); `threshold` is tau = -ln(1 - threshold).
-The bounds assume differences that are independent, which the serial test guards, and symmetric,
-which the random order within pairs does.
+A pair gives d = ln(rate of base / rate of head); `threshold` is tau = -ln(1 - threshold).
+The bounds assume that d is independent, which the serial test guards, and symmetric, which
+the random order within pairs does.
 """
 
 import itertools

@@ -20,8 +20,8 @@ PACKAGE = str(Path(__file__).resolve().parents[1])
 """The package, whose probe every run imports."""
 RUNNER_MARKS = (".runner", ".credentials")
 """Files in the folder of a GitHub runner."""
+ALWAYS_SHOWN = ("/run/opengl-driver", "/etc/resolv.conf")
 SEARCH_PATHS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH")
-SHOWN_RUN = ("/run/opengl-driver",)
 MADE_FOLDERS = (".venv", "build")
 """Made before a setup: Landlock lets nothing new be made beside `.git`."""
 LIMIT_S = 3600.0
@@ -54,7 +54,7 @@ def set_up(
         env={**os.environ, **env, "TMPDIR": str(temporary)},
         scratch=str(scratch),
         directories=(str(temporary),),
-        temporary=(str(temporary), *((confined.layers,) if confined.layers else ())),
+        temporary=(str(temporary), confined.layers),
         sandbox=confined,
     )
     deadline = time.monotonic() + limit_s
@@ -124,8 +124,8 @@ def shown_paths(
 ) -> tuple[str, ...]:
     """Paths needed inside the hidden folders: the checkout, interpreters and caches."""
     repository = git(checkout.top, "rev-parse", "--path-format=absolute", "--git-common-dir")
-    found = {str(checkout.top), repository or str(checkout.top), *links, *SHOWN_RUN}
-    found |= {PACKAGE, "/etc/resolv.conf", *_interpreter(Path(sys.executable).parent)}
+    found = {str(checkout.top), repository or str(checkout.top), *links, PACKAGE}
+    found |= {*ALWAYS_SHOWN, *_interpreter(Path(sys.executable).parent)}
     for variable in SEARCH_PATHS:
         for entry in environ.get(variable, "").split(os.pathsep):
             if entry.startswith("/"):

@@ -38,9 +38,9 @@ class Sandbox:
     def changes(self, copies: str) -> dict[str, Any] | None:
         """Changes by the program, read after its end; None where they are not known.
 
-        Keys: created, changed, removed, sealed (absolute paths; the last were shown read-only),
-        full (True if a layer in memory is), written_at (times of product files), results (new
-        files of items and their copies in `copies`).
+        Keys: created, changed, removed, sealed (absolute paths; the last shown read-only),
+        full (True if a layer in memory is), written_at (times of product files), results
+        (new files of items and their copies in `copies`).
         """
         del copies
         return None

@@ -89,7 +89,7 @@ def trial_policy(
 ) -> SandboxPolicy:
     """Make the policy of one trial. Raises UsageError.
 
-    A program that may write in its directory may still not write what is spared, nor beside it.
+    A program that may write in its directory may not write what is spared, nor beside it.
     Trials of a call share `kept`.
     """
     found = detect_isolation(trial.cwd, environ)
@@ -146,7 +146,7 @@ def cache_variables(
 ) -> dict[str, str]:
     """Return variables for a compile cache shared by trials.
 
-    The program's own may be denied, thrown away with a layer, or below the TMPDIR of one trial.
+    The program's own may be denied, thrown away with a layer, or below a trial's TMPDIR.
     """
     lost = [] if environ.get(INDUCTOR) else [INDUCTOR]
     for each, folder in caches(environ):

@@ -92,7 +92,7 @@ def _checked(name: str, result: int) -> None:
 def enter_namespaces(*, network: bool = True) -> None:
     """Enter new namespaces of users, mounts and network. Raises OSError.
 
-    The process must have one thread. Root keeps all users and groups, others their own alone.
+    The process must have one thread. Root keeps all users and groups, others their own.
     """
     user, group = os.geteuid(), os.getegid()
     kinds = CLONE_NEWUSER | CLONE_NEWNS | (0 if network else CLONE_NEWNET)

@@ -15,8 +15,8 @@ from advisor.sandbox.seccomp import METADATA, NO_FOLLOW, SyscallListener, Syscal
 VERSION, PATH_BENEATH = 1, 1
 WRITE_FILE, TRUNCATE = 1 << 1, 1 << 14
 RIGHTS = {1: WRITE_FILE | sum(1 << bit for bit in range(4, 13)), 2: 1 << 13, 3: TRUNCATE}
-"""By version: write, remove and make entries; link and move between folders; truncate. Running and
-controls of devices stay free."""
+"""By version: write, remove and make entries; link and move between folders; truncate.
+Running and the controls of devices stay free."""
 READS_MEMORY = (kernel.CAP_SYS_PTRACE, kernel.CAP_SYS_ADMIN, kernel.CAP_PERFMON)
 """With these root reads the memory and environment of processes outside."""
 READ_FILE, READ_DIR = 1 << 2, 1 << 3

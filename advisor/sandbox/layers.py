@@ -10,7 +10,6 @@ from typing import Any
 from advisor.sandbox.path_policy import SYSTEM_TREES
 
 LISTED_LIMIT = 200
-COMPILED = "__pycache__"
 LOGS = (".log", ".out", ".err", ".lock", ".pid", ".tmp")
 LOG_PARTS = ("events.out.tfevents", ".wandb")
 """Parts of names of files that describe the work and are none."""
@@ -30,8 +29,8 @@ def changes(
 ) -> dict[str, list[Any]]:
     """Return sorted absolute paths by kind of change, and more: see `Sandbox.changes`.
 
-    A layer is (the path it lies over, its folder). `kept` is the descriptor of the folder of all,
-    `host` that of the root of the real files.
+    A layer is (the path it lies over, its folder). `kept` is the descriptor of the folder
+    of all, `host` that of the root of the real files.
     """
     kinds = ("created", "changed", "removed", "written_at", "results")
     found: dict[str, list[Any]] = {kind: [] for kind in kinds}
@@ -89,7 +88,7 @@ def _differences(
                 path = f"{place}{inside}/{name}"
                 new = os.stat(name, dir_fd=here, follow_symlinks=False)
                 old = _real(path, host)
-                if name == COMPILED or (old is None and _is_whiteout(new)):
+                if name == "__pycache__" or (old is None and _is_whiteout(new)):
                     continue
                 if stat.S_ISDIR(new.st_mode):
                     folders.append(f"{inside}/{name}")

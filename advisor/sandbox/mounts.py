@@ -1,7 +1,7 @@
 """Plan of the mounts of an overlay.
 
-The kernel lays no overlay over a folder with a mount in it that a user may not unmount. Such a
-folder is split: what lies in it is covered one by one.
+The kernel lays no overlay over a folder with a mount in it that a user may not unmount.
+Such a folder is split: what lies in it is covered one by one.
 """
 
 import itertools

@@ -1,7 +1,7 @@
 """Overlay: writes go to a temporary layer.
 
-The supervisor moves into its own user and mount namespace. In it each writable file system is an
-overlay: a layer of this trial above the real files. Needs no privilege since Linux 5.11.
+The supervisor moves into its own user and mount namespace. In it each writable file system
+is an overlay: a layer of this trial above the real files. Unprivileged since Linux 5.11.
 """
 
 import contextlib

@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from advisor.model import Failure
 from advisor.sandbox.path_policy import SYSTEM_TREES, is_within
@@ -13,7 +13,7 @@ Kind = Literal["overlay", "landlock", "guard"]
 
 LAYER_FOLDER = "GPU_ADVISOR_LAYER_FOLDER"
 """Variable: folder on a disk for what a trial writes, in place of memory."""
-KINDS: tuple[Kind, ...] = ("overlay", "landlock", "guard")
+KINDS: tuple[Kind, ...] = get_args(Kind)
 """The better before the worse."""
 
 

@@ -1,7 +1,7 @@
 """Decisions on system calls that need user space.
 
-Landlock knows no modes, owners, times and attributes. An overlay without privilege cannot rename
-folders of the lower layer. Other calls cost nothing.
+Landlock knows no modes, owners, times and attributes. An overlay without privilege cannot
+rename folders of the lower layer. Other calls cost nothing.
 """
 
 import contextlib
