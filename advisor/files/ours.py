@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.errors import OutputRefusedError
-from advisor.files import atomic
-from advisor.files.reading import KINDS
+from advisor.files import atomic, reading
 
 MARKS = {
     ".md": "<!-- written by gpu-advisor -->",
@@ -125,7 +124,7 @@ def _refuse_foreign(place: Path, claimed: Claim) -> os.stat_result | None:
     if facts is None:
         return None
     if not stat.S_ISREG(facts.st_mode):
-        kind = KINDS.get(stat.S_IFMT(facts.st_mode), "no regular file")
+        kind = reading.KINDS.get(stat.S_IFMT(facts.st_mode), "no regular file")
         raise _refusal(place, f"is {kind}, so no output can go there")
     try:
         is_free = claimed.overwrite or not facts.st_size or is_marked(place)

@@ -20,13 +20,11 @@ from pathlib import Path
 
 from advisor import errors, masking
 from advisor.commands import invocation
-from advisor.errors import GATE_EXIT_CODES, AdvisorError
 from advisor.executor.engines import Engine, EngineSettings
 from advisor.executor.engines.joint import make_engine
 from advisor.executor.engines.scratch_dir import cancellable, require_room, scratch_folder
 from advisor.files import Claim, claim
 from advisor.gate import checkout, config, github, history, report, setup_step
-from advisor.gate.checkout import Checkout
 from advisor.gate.process import ProcessRunner
 from advisor.gate.runner import Session, measured, say
 from advisor.gate.schema import ARMS, GateRecord, Inputs, Mode, Variant, Verdict
@@ -113,7 +111,7 @@ def run(args: argparse.Namespace, command: Sequence[str] | None = None) -> int:
         record = _measure(args, inputs, job)
     except Exception as problem:  # Python's own exit code for it means regression here
         shown = traceback.format_exc()
-        if isinstance(problem, AdvisorError):
+        if isinstance(problem, errors.AdvisorError):
             verdict = UNFINISHED.get(type(problem), "error")
             record = record.model_copy(update={"verdict": verdict, "reason": str(problem)})
             shown = f"gpu-advisor: {problem}\n{shown if args.debug else ''}"
@@ -126,11 +124,11 @@ def run(args: argparse.Namespace, command: Sequence[str] | None = None) -> int:
         published = _publish(record, args.report, job, code, claimed)
     if record.programs:  # else the message on stderr has it all
         sys.stdout.write(github.harmless(report.lines(record) + "\n"))
-    return code if published else code or GATE_EXIT_CODES["error"]
+    return code if published else code or errors.GATE_EXIT_CODES["error"]
 
 
 def exit_code(record: GateRecord, *, bisect: bool) -> int:
-    code = GATE_EXIT_CODES[record.verdict]
+    code = errors.GATE_EXIT_CODES[record.verdict]
     if bisect:
         return BISECT_SKIP if code not in {0, 1} else code
     undecided = record.verdict in {"inconclusive", "no-baseline"}
@@ -181,7 +179,7 @@ def _measure(args: argparse.Namespace, inputs: Inputs, job: github.Job) -> GateR
             known = config.declared(base)  # a change that loosens a limit is judged by the old one
             limits = {p.name: known[p.name].workload.gate for p in programs if p.name in known}
             inputs = inputs.model_copy(update={"limits": limits})
-        arms: dict[Variant, Checkout] = {"base": base, "head": head}
+        arms: dict[Variant, checkout.Checkout] = {"base": base, "head": head}
         # A hosted runner throws it away; without isolation nothing prevents writes.
         hosted = os.environ.get("RUNNER_ENVIRONMENT") == "github-hosted"
         processes = ProcessRunner(

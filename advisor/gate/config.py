@@ -11,8 +11,6 @@ from advisor.errors import UsageError
 from advisor.executor.requests import with_seed
 from advisor.gate.checkout import Checkout, git
 from advisor.runner import resources
-from advisor.runner.resources import Limits
-from advisor.settings import Workload
 
 COMMAND = "command"
 
@@ -25,13 +23,13 @@ class Program:
     """Command that is run as it is in both arms."""
 
     name: str
-    workload: Workload
+    workload: settings.Workload
     """Command, config, unit, patterns and variables."""
     folder: str = "."
     """Working directory, relative to the checkout's top."""
     in_shell: bool = False
     """Run through `bash -c`: one shell string, as given with --command."""
-    limits: Limits = field(default_factory=Limits)
+    limits: resources.Limits = field(default_factory=resources.Limits)
     """Limits of gpu-advisor.toml; no part of the definition."""
 
     @property
@@ -64,7 +62,7 @@ def choose(head: Checkout, workloads: Sequence[str], command: str | None) -> tup
             msg = "--command is empty. Give the command that runs your benchmark."
             raise UsageError(msg)
         folder = str(head.cwd.relative_to(head.top))
-        entry = Workload.model_construct(command=command, unit="unit")  # any shell string
+        entry = settings.Workload.model_construct(command=command, unit="unit")  # unchecked
         return (Program(name=COMMAND, workload=entry, folder=folder, in_shell=True),)
     known = declared(head)
     if not workloads and len(known) == 1:

@@ -24,7 +24,6 @@ from advisor.gate.schema import (
     Variant,
 )
 from advisor.gate.sequential_test import LOOKS
-from advisor.gate.verdict import decide, settled
 from advisor.model import Machine, MeasurePlan, digest_of
 from advisor.numbers import number
 
@@ -125,12 +124,12 @@ class Session:
 
     def _open(self) -> list[Program]:
         """Programs that another pair could still decide."""
-        record = decide(tuple(self.programs.values()), self.inputs, self.mode)
+        record = verdict.decide(tuple(self.programs.values()), self.inputs, self.mode)
         looks, found = LOOKS_OF[self.mode], []
         for program in self.selected:
             entry = self.programs[program.name]
             kept = len(entry.kept)
-            if entry.stopped or kept >= looks[-1] or settled(record, entry):
+            if entry.stopped or kept >= looks[-1] or verdict.settled(record, entry):
                 continue
             pairs = next(look for look in looks if look > kept) - kept
             needed_s = self._pair_s(program.name) * max(pairs, MARGIN)
@@ -206,5 +205,5 @@ def measured(session: Session, host: Machine) -> GateRecord:
     except InterruptedByUserError as problem:
         say(str(problem))
         facts |= {"verdict": "invalid", "reason": str(problem)}
-    record = decide(list(session.programs.values()), session.inputs, session.mode)
+    record = verdict.decide(list(session.programs.values()), session.inputs, session.mode)
     return record.model_copy(update=facts)
