@@ -379,7 +379,7 @@ def why_same_code(program: ProgramEntry) -> str | None:
 
 
 def left_file(scratch: Path, name: str, limit_bytes: int) -> bytes | None:
-    """File that a run left in `scratch`; None if it cannot be read."""
+    """File that a run left in `scratch`; None if unreadable."""
     with contextlib.suppress(OSError):
         return reading.read(scratch, name, limit_bytes)
     return None

@@ -41,7 +41,7 @@ class Workload(NamedTuple):
         return ": ".join(part for part in parts if part is not None)
 
     def read(self, run: RunEntry) -> Rate | None:
-        """Its figure in `run`; None if it was not measured."""
+        """Read its figure in `run`; None if not measured."""
         if self.figure != THROUGHPUT:
             return run.figures.get(self.figure)
         return run.rates.get(self.program if self.benchmark is None else self.benchmark)
@@ -139,7 +139,7 @@ class Comparison:
         )
 
     def _noise_pct(self) -> float | None:
-        """Spread of one process's rate between equal runs; None without two of them.
+        """Spread of a process's rate between equal runs; None without two.
 
         Neighbours of one arm and place are compared: drift and the place's effect cancel.
         """

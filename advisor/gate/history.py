@@ -1,4 +1,4 @@
-"""History of sessions of one machine, over days; docs/gate.md states when one is red.
+"""History of one machine's sessions, over days; docs/gate.md says which are red.
 
 A session, several fresh processes of head on one day, is the unit of this comparison.
 """

@@ -148,7 +148,7 @@ class Session:
         )
 
     def _measure_pair(self, program: Program) -> None:
-        """Run the next pair; one that did not count is repeated in its order."""
+        """Run the next pair; one that does not count is repeated alike."""
         entry = self.programs[program.name]
         order = next(itertools.islice(orders(self.inputs.seed), len(entry.kept), None))
         runs = {arm: self._run(program, arm) for arm in order}

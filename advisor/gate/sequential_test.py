@@ -1,4 +1,4 @@
-"""Sequential test: log ratios of pairs to a verdict. Pure; docs/gate.md states the rules.
+"""Sequential test of log ratios of pairs; docs/gate.md states the rules.
 
 A pair gives d = ln(rate of base / rate of head); `threshold` is tau = -ln(1 - threshold).
 The bounds assume that d is independent, which the serial test guards, and symmetric, which
@@ -20,7 +20,7 @@ Outcome = Literal["pass", "regression", "inconclusive"]
 Key = TypeVar("Key")
 
 CONFIDENCE = 0.90
-"""Level of every interval: each bound is wrong in one case of twenty at most."""
+"""Level of every interval: each bound is wrong in at most one case of twenty."""
 ALPHA = 0.05
 """Chance of a wrong verdict on each side, over all looks and workloads together."""
 SPENT: dict[int, dict[Outcome, float]] = {

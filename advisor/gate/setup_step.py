@@ -66,18 +66,17 @@ def set_up(
             if time.monotonic() > deadline:
                 return f"--setup did not end within {limit_s / 60:.0f} minutes"
             launched.wait(POLL_S)
-        launched.stop()
-        code = launched.exit_code
-        output = plain(launched.stdout.tail()) + "\n" + plain(launched.stderr.tail())
     for folder in made:
         if not any(folder.iterdir()):
             folder.rmdir()
     if launched.refused is not None:
         return f"--setup could not be started: {launched.refused}"
-    if code == 0:
+    if launched.exit_code == 0:
         return None
+    output = plain(launched.stdout.tail()) + "\n" + plain(launched.stderr.tail())
     tail = [line for line in output.splitlines() if line.strip()][-TAIL_LINES:]
-    return f"--setup ended with exit code {code}: {chr(10).join(tail) or 'it wrote nothing'}"
+    said = "\n".join(tail) or "it wrote nothing"
+    return f"--setup ended with exit code {launched.exit_code}: {said}"
 
 
 def unprotected(cwd: Path) -> str:

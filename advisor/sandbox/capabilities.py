@@ -117,7 +117,7 @@ def trial_policy(
 
 @cache
 def saves_as_usual(folder: str, cwd: str) -> bool:
-    """Layers may lie in `folder`: in memory they would hide the time of saving."""
+    """Layers may lie there: in memory they hide the time of saving."""
     same_disk = os.stat(folder).st_dev == os.stat(cwd).st_dev
     roomy = shutil.disk_usage(folder).free > _upper_bytes()
     return same_disk and roomy and _try("overlay", cwd, folder) is None
