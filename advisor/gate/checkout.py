@@ -184,20 +184,19 @@ def read_event(environ: Mapping[str, str]) -> dict[str, Any]:
     return event
 
 
-@contextlib.contextmanager
-def base_of(head: Checkout, base_ref: str | None, links: Sequence[str]) -> Iterator[Checkout]:
+def base_of(
+    head: Checkout, base_ref: str | None, links: Sequence[str]
+) -> contextlib.AbstractContextManager[Checkout]:
     """Base from a second checkout in the folder `base_ref`, or a worktree."""
     folder = Path(base_ref or "")
     if not base_ref or not (folder / ".git").exists():
-        with base_checkout(head, base_revision(head, base_ref), links) as base:
-            yield base
-        return
+        return base_checkout(head, base_revision(head, base_ref), links)
     second = head_checkout(folder.resolve())
     cwd = second.top / head.cwd.relative_to(head.top)
     if second.top == head.top or not cwd.is_dir():
         msg = f"--base-ref {folder} is no second checkout that holds {cwd}. Check base out there."
         raise UsageError(msg)
-    yield Checkout(top=second.top, cwd=cwd, revision=second.revision)
+    return contextlib.nullcontext(Checkout(top=second.top, cwd=cwd, revision=second.revision))
 
 
 @contextlib.contextmanager

@@ -161,7 +161,7 @@ def led(record: GateRecord, verdicts: Sequence[WorkloadVerdict]) -> GateRecord:
 
 
 def settled(record: GateRecord, program: ProgramEntry) -> bool:
-    """True if more pairs change nothing; of a fixed number all are wanted."""
+    """True if more pairs change nothing; a fixed number is run whole."""
     found = {w.verdict for w in record.workloads if w.program == program.name}
     if record.mode != "ab":
         return bool(found & {"error", "no-baseline", "invalid"})
