@@ -22,7 +22,8 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from advisor.sandbox import Sandbox, open_sandbox
+from advisor.sandbox import open_sandbox
+from advisor.sandbox.base import Sandbox
 from advisor.sandbox.kernel import prctl
 from advisor.sandbox.layers import remove_tree
 

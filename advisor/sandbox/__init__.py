@@ -3,52 +3,10 @@
 All but `capabilities.py` and `policy.py` is standard library only, for the trial's supervisor.
 """
 
-from __future__ import annotations
+from collections.abc import Mapping
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from advisor.sandbox.seccomp import SyscallListener
-
-
-class Sandbox:
-    """Isolation of one trial, called in this order; this one confines nothing."""
-
-    listener: SyscallListener | None = None
-    """Decides on system calls while the program runs."""
-
-    def __init__(self) -> None:
-        self.laid: list[str] = []
-        """Files on the host, to be removed after the program's end."""
-
-    def enter(self) -> None:
-        """Enter the isolation before the program. Raises OSError."""
-
-    def put(self, path: str, content: bytes) -> None:
-        """Show `content` at `path` to the program. Raises OSError."""
-        with open(path, "xb") as file:
-            self.laid.append(path)
-            file.write(content)
-
-    def confine(self) -> None:
-        """Confine the process just before it executes the command."""
-
-    def changes(self, copies: str) -> dict[str, Any] | None:
-        """Changes by the program, read after its end; None where they are not known.
-
-        Keys: created, changed, removed, sealed (absolute paths; the last shown read-only),
-        full (True if a layer in memory is), written_at (times of product files), results
-        (new files of items and their copies in `copies`).
-        """
-        del copies
-        return None
-
-    def leave(self) -> None:
-        """Return to the host's files and drop the layers."""
-        if self.listener:
-            self.listener.close()
+from advisor.sandbox.base import Sandbox
 
 
 def open_sandbox(policy: Mapping[str, Any], cwd: str) -> Sandbox:

@@ -8,7 +8,8 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from advisor.sandbox import Sandbox, kernel, untrusted
+from advisor.sandbox import kernel, untrusted
+from advisor.sandbox.base import Sandbox
 from advisor.sandbox.path_policy import SYSTEM_TREES, is_within
 from advisor.sandbox.seccomp import METADATA, NO_FOLLOW, SyscallListener, SyscallNotification
 

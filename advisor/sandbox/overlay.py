@@ -12,7 +12,8 @@ import stat
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from advisor.sandbox import Sandbox, kernel, layers, untrusted
+from advisor.sandbox import kernel, layers, untrusted
+from advisor.sandbox.base import Sandbox
 from advisor.sandbox.mounts import FileTree, How, plan, read_mounts
 from advisor.sandbox.path_policy import SYSTEM_TREES
 from advisor.sandbox.seccomp import RENAMES, SyscallListener, SyscallNotification, rename_folder
