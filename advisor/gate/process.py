@@ -13,7 +13,6 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -23,7 +22,7 @@ from advisor.gate import setup_step
 from advisor.gate.checkout import Checkout, Difference, left_file, loaded
 from advisor.gate.comparison import figures
 from advisor.gate.config import Program
-from advisor.gate.schema import Rate, RunEntry, Source, Variant
+from advisor.gate.schema import Better, Rate, RunEntry, Source, Variant
 from advisor.model import Candidate, Failure, MeasurePlan, Run, Trial
 from advisor.runner.output import plain
 
@@ -182,7 +181,7 @@ class _Named(BaseModel):
     name: str
     value: float
     unit: str = "unit"
-    better: Literal["lower", "higher"] = "higher"
+    better: Better = "higher"
 
 
 _NAMED = TypeAdapter(list[_Named])
