@@ -84,7 +84,7 @@ def claim(
 ) -> Claim:
     """Check and claim every place before a run. Raises OutputRefusedError.
 
-    `never` stay, even with `overwrite`; outputs are open to no more people than `like` is.
+    Files in `never` stay, even with `overwrite`; outputs are as private as the file `like`.
     """
     umask = os.umask(0o077)
     os.umask(umask)

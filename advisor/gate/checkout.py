@@ -98,7 +98,8 @@ def base_revision(
 ) -> Revision:
     """Commit that head is compared with: the first that the code finds.
 
-    Raises NoBaselineError without one, UsageError if it is only not here, unnoticed.
+    Raises NoBaselineError without one, and UsageError if it is only not here: such a job
+    would never compare anything.
     """
     if base_ref:
         return _required(head, base_ref, "--base-ref", base_ref)

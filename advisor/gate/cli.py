@@ -1,6 +1,7 @@
 """`gpu-advisor gate`: base against head, to an exit code.
 
-Whatever happens it writes a report and outputs: a step without is taken for a success.
+Once its arguments are checked it always ends with a report and outputs: the next step
+takes empty outputs for a success.
 """
 
 import argparse

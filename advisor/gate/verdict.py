@@ -1,6 +1,6 @@
 """Verdict of a gate, a pure function of raw values.
 
-Nothing passes vacuously: what is missing, renamed, crashed or did less work never does.
+Nothing passes vacuously: what is missing, renamed, crashed or did less work is named.
 """
 
 import math
