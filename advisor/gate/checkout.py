@@ -9,7 +9,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -197,7 +197,7 @@ def base_of(
     if second.top == head.top or not cwd.is_dir():
         msg = f"--base-ref {folder} is no second checkout that holds {cwd}. Check base out there."
         raise UsageError(msg)
-    return contextlib.nullcontext(Checkout(top=second.top, cwd=cwd, revision=second.revision))
+    return contextlib.nullcontext(replace(second, cwd=cwd))
 
 
 @contextlib.contextmanager
