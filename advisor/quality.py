@@ -1,9 +1,8 @@
 """Quality of a candidate against the original's, with bounds.
 
-Pure. A run prints one figure a measure, or one for each item. Runs of both arms with the same seed
-are a pair, and so is each item of them. How much worse a candidate is lies inside bounds over the
-seeds and over the items; the wider of them count, because an item may be unlucky in all seeds, and
-a seed for all items.
+A run prints one figure a measure, or one for each item. Runs of both arms with one seed are
+a pair, and so is each item. Of the bounds over seeds and over items the wider count: an item
+may be unlucky in all seeds, and a seed for all items.
 """
 
 import contextlib
@@ -19,7 +18,7 @@ from advisor.model import Effects, Interval, digest_of
 from advisor.settings import QualityMeasure
 
 Values = Mapping[str, tuple[float, ...]]
-"""Measures of one run with their figures by item; one that was not printed lacks."""
+"""Figures by item of each measure that a run printed."""
 Pair = tuple[Values, Values]
 """The original's run and the candidate's, with the same seed."""
 
@@ -47,8 +46,7 @@ class QualityJudgement:
     """Figures of a run that could be paired."""
     stage: Stage
     within: bool
-    """Chosen: the value is inside the limit. Confirmed: the whole of its bounds is, and they are
-    no wider than the tolerance."""
+    """Chosen: the value keeps the limit. Confirmed: its bounds do, and are no wider."""
 
 
 def read_measures(measures: Mapping[str, QualityMeasure], output: str) -> Values:
@@ -70,11 +68,7 @@ def means(values: Values) -> dict[str, float]:
 
 
 def seeds_matter(pairs: Sequence[Pair]) -> bool | None:
-    """True if other seeds gave other figures.
-
-    None where there is one seed only. Where they did not, repetitions are one run that was looked
-    at several times.
-    """
+    """True if other seeds gave other figures, None for one seed; else all are one run."""
     if len(pairs) < 2:
         return None
     return any(pair != pairs[0] for pair in pairs)
@@ -129,8 +123,8 @@ def judge(
 ) -> list[QualityJudgement]:
     """Judge each declared measure over `pairs`.
 
-    One that a run did not print is out of tolerance. `spent`: the share of each tolerance that
-    earlier calls have given away already.
+    One that a run did not print is out of tolerance. `spent`: share of each tolerance that
+    earlier calls gave away.
     """
     matter = seeds_matter(pairs)
     used = pairs if matter is not False else pairs[:1]
@@ -207,7 +201,7 @@ def measure_key(measures: Mapping[str, QualityMeasure], command: tuple[str, ...]
 def judge_drift(
     drifts: Sequence[Sequence[float]], tolerance: float, stage: Stage
 ) -> QualityJudgement:
-    """Judge relative differences of losses or outputs, by pair and step, in both directions."""
+    """Judge relative differences of losses or outputs, either way, by pair and step."""
     finite = all(math.isfinite(each) for pair in drifts for each in pair) and all(drifts)
     found = (
         bounds(drifts) if finite else Interval(estimate=math.inf, low=math.inf, high=math.inf, n=1)
@@ -227,7 +221,7 @@ def judge_drift(
 
 
 def loss_drifts(reference: tuple[float, ...], losses: tuple[float, ...]) -> tuple[float, ...]:
-    """Relative differences of the losses in the last half of the common steps."""
+    """Relative differences of losses in the last half of the common steps."""
     steps = min(len(reference), len(losses))
     if steps < FEWEST_LOSSES:
         return ()

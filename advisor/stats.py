@@ -1,11 +1,10 @@
 """Runs to intervals: pure functions, standard library only.
 
-The unit is always the process: one value a process, or one log ratio a pair of processes.
-Windows inside a process are never a sample.
+A value stands for a process, or a log ratio for a pair of them; windows are never a sample.
 
-Bounds come from the exact null distribution of Wilcoxon's signed-rank statistic over the Walsh
-averages (x_i + x_j) / 2, i <= j; they assume values that are independent and symmetric about
-their centre, not that they are normal. Too few values give the honest answer: (-inf, inf).
+Bounds come from the exact null distribution of Wilcoxon's signed-rank statistic over the
+Walsh averages (x_i + x_j) / 2, i <= j. Values need be independent and symmetric, not
+normal. Too few give (-inf, inf).
 """
 
 import itertools
@@ -27,7 +26,7 @@ ANGLES = range(1 << 50)
 ANGLE = math.pi / 2 / len(ANGLES)
 """Angles from zero to a right one, among which quantiles are looked up."""
 RANK_SHARE = 0.75
-"""Share of `ALPHA` for the ranks of all runs, where the pairs are too few for ranks."""
+"""Share of `ALPHA` for the ranks of all runs, if pairs are too few for ranks."""
 
 
 @cache
@@ -49,16 +48,11 @@ def rank_in(counts: Sequence[int], alpha: float) -> tuple[int, float]:
     return k, below / total
 
 
-@cache
-def signed_rank_rank(n: int, alpha: float) -> int:
-    """Rank of the Walsh average of n pairs that bounds their centre."""
-    return rank_in(signed_rank_counts(n), alpha)[0]
-
-
 def pairs_that_outlive(outliers: int) -> int:
     """Fewest pairs whose bounds stay among the others, wherever the outliers lie."""
     n = FEWEST_PAIRS
-    while outliers * n - outliers * (outliers - 1) // 2 >= signed_rank_rank(n, ALPHA):
+    counted_twice = outliers * (outliers - 1) // 2
+    while outliers * n - counted_twice >= rank_in(signed_rank_counts(n), ALPHA)[0]:
         n += 1
     return n
 
@@ -68,7 +62,8 @@ def walsh_interval(values: Sequence[float], alpha: float) -> Interval:
     _require_finite(values)
     n = len(values)
     averages = sorted((x + y) / 2 for i, x in enumerate(values) for y in values[i:])
-    return _bounded(averages, signed_rank_rank(n, alpha), n)
+    k, _ = rank_in(signed_rank_counts(n), alpha)
+    return _bounded(averages, k, n)
 
 
 def _bounded(ascending: Sequence[float], k: int, n: int) -> Interval:
@@ -116,9 +111,8 @@ def comparison_interval(
 ) -> Interval:
     """Paired interval, narrowed by the ranks of all runs.
 
-    `reference` and `candidate` are the logs of all runs of each arm that did not choose it. The two
-    methods share `ALPHA`; what the ranks cannot use goes to the pairs. So an outlier in favour of
-    the candidate cannot widen the bound against it.
+    `reference`, `candidate`: logs of all runs that did not choose their arm. Both methods
+    share `ALPHA`, so no outlier in favour of the candidate widens the bound against it.
     """
     n = len(ratios)
     for_pairs = (1 - RANK_SHARE) * ALPHA
@@ -137,10 +131,7 @@ def comparison_interval(
 
 
 def estimate_inside(low: float, high: float, *estimates: float) -> float:
-    """First estimate strictly inside the bounds, else their middle.
-
-    Bounds may come from another sample than an estimate, which then stands for nothing.
-    """
+    """First estimate strictly inside bounds of maybe another sample, else their middle."""
     found = (*estimates, (low + high) / 2)
     return next((each for each in found if low < each < high), estimates[0])
 
@@ -152,9 +143,9 @@ BY_LUCK = 4
 def noise_band(groups: Sequence[Sequence[float]]) -> float | None:
     """Relative spread between equal processes.
 
-    A group holds the window rates of one process. Twice the standard deviation of one process's
-    rate: two runs of the same thing differ by less in about five cases of six. The spread inside
-    the worst process is a floor for few of them, which can agree by luck.
+    A group holds the window rates of one process. The result is twice the standard
+    deviation of a process's rate: five of six pairs of equal runs differ by less. Few
+    processes may agree by luck; the spread inside the worst is their floor.
     """
     logs = [logs for group in groups if (logs := [math.log(rate) for rate in group if rate > 0])]
     floor = [statistics.stdev(g) / math.sqrt(len(g)) for g in logs if len(g) > 1]
@@ -170,9 +161,8 @@ def noise_band(groups: Sequence[Sequence[float]]) -> float | None:
 def t_interval(values: Sequence[float], alpha: float = ALPHA, *, sigma: float = 0.0) -> Interval:
     """Mean with Student bounds at `alpha` a side.
 
-    They hold if the values are normal. `sigma` is a standard deviation that was measured elsewhere
-    (0: none was). It counts as one more degree of freedom, and as the least spread: a few values
-    can agree by luck.
+    They hold for normal values. `sigma`: a standard deviation measured elsewhere (0: none),
+    one more degree of freedom and the least spread: few values can agree by luck.
     """
     _require_finite(values)
     n = len(values)

@@ -32,15 +32,15 @@ def test_ranks_are_those_of_the_enumeration() -> None:
         counts = [sums.count(s) for s in range(max(sums) + 1)]
         assert list(stats.signed_rank_counts(n)) == counts
         for alpha in ALPHAS:
-            k = stats.signed_rank_rank(n, alpha)
+            k = stats.rank_in(stats.signed_rank_counts(n), alpha)[0]
             assert Fraction(sum(s < k for s in sums), len(sums)) <= alpha
             assert Fraction(sum(s < k + 1 for s in sums), len(sums)) > alpha
 
 
 def test_fewest_pairs_is_the_first_number_that_can_decide() -> None:
     n = stats.FEWEST_PAIRS
-    assert stats.signed_rank_rank(n, stats.ALPHA) >= 1
-    assert stats.signed_rank_rank(n - 1, stats.ALPHA) == 0
+    assert stats.rank_in(stats.signed_rank_counts(n), stats.ALPHA)[0] >= 1
+    assert stats.rank_in(stats.signed_rank_counts(n - 1), stats.ALPHA)[0] == 0
 
 
 @pytest.mark.parametrize("seed", range(3))

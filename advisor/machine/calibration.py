@@ -1,4 +1,4 @@
-"""Rates that were measured on cards, kept in a project's state folder by profile."""
+"""Rates measured on cards, kept in a project's state folder."""
 
 import contextlib
 from collections.abc import Sequence

@@ -1,8 +1,7 @@
 """Contention: CPU use of others and CPU waits.
 
-The kernel counts for each thread how long it was ready to run and had no CPU. A run is contended
-when its own threads waited so, and others held a notable part of the machine. A program that never
-waits is not contended, however busy others are.
+The kernel counts how long each thread was ready to run and had no CPU. A run is contended
+when its own threads waited so, and others held a notable part of the machine.
 """
 
 import contextlib
@@ -26,13 +25,13 @@ LIGHT = 0.01
 WAITED_SHARE = 0.10
 """Least time that a contended run waited for CPUs, as a share of the window."""
 OTHERS_SHARE = 0.25
-"""Least share of the machine that others hold beside a contended run; less is normal life."""
+"""Least share of the machine that others hold beside a contended run."""
 STEAL_SHARE = 0.05
 """Least share of CPU time, taken by the hypervisor, that is contention."""
 HELD_SHARE = 0.01
 """Least share of busy samples with held clocks."""
 SAGGED_PCT = 5.0
-"""Least spread of the clock under a software thermal slowdown; a warm laptop's is steady."""
+"""Least spread of clocks under thermal slowdown; a warm laptop's are steady."""
 
 NAMED = 5
 """Programs that a judgement names; a sentence has the first `MOST_NAMED`."""
@@ -41,7 +40,7 @@ LEAST_CPUS = 0.05
 """A process with fewer CPUs is not named."""
 SHORT_LIVED = "short-lived processes"
 UNSEEN = "GPU_ADVISOR_OTHERS"
-"""Environment: `unseen` where the host's account of others is not to be believed."""
+"""Environment: `unseen` where the host's account of others is wrong."""
 
 UNREADABLE = (psutil.Error, OSError, ValueError, IndexError, RuntimeError)
 """Errors of psutil where parts of /proc are missing."""
@@ -67,7 +66,7 @@ class LoadReading:
 
 
 RUNNING: set[int] = set()
-"""Roots of trials that this process runs at once: to each other they are no neighbours."""
+"""Roots of trials that run at once: to each other they are no neighbours."""
 
 
 class LoadMonitor:

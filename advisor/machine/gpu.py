@@ -46,8 +46,7 @@ def uvm_loaded(root: Path = ROOT) -> bool:
 def load_uvm(root: Path = ROOT) -> None:
     """Load the UVM driver, by one cuInit in a process of its own.
 
-    The driver's helper is set-uid and does nothing in a user namespace, so a program in a sandbox
-    would find no device.
+    Its set-uid helper does nothing in a user namespace: a sandbox would show no device.
     """
     nvml, _ = _load()
     if uvm_loaded(root) or nvml is None or not _devices(nvml)[0]:
@@ -113,9 +112,8 @@ def _slices(nvml: Any, card: Device) -> list[Device]:
 def _visible(devices: list[Device], environ: Mapping[str, str]) -> tuple[list[Device], str | None]:
     """The devices CUDA_VISIBLE_DEVICES leaves, by CUDA's own rules.
 
-    Entries are NVML indices or (prefixes of) UUIDs; the first invalid entry ends the list. CUDA may
-    number unlike cards by speed unless CUDA_DEVICE_ORDER is PCI_BUS_ID, NVML always numbers them by
-    bus.
+    Entries are indices or (prefixes of) UUIDs; the first invalid one ends the list. Without
+    CUDA_DEVICE_ORDER=PCI_BUS_ID, CUDA may number cards by speed, NVML does by bus.
     """
     text = environ.get("CUDA_VISIBLE_DEVICES")
     if text is None:

@@ -14,7 +14,7 @@ from advisor.model import Machine
 
 ROOT = Path("/")
 UNLIMITED = 2**62
-"""Version 1 of the cgroups writes the largest page-aligned integer instead of `max`."""
+"""Cgroups of version 1 write the largest page-aligned integer for `max`."""
 
 
 def read_machine(environ: Mapping[str, str] = os.environ) -> Machine:
@@ -93,8 +93,8 @@ def memory_room_bytes(root: Path = ROOT) -> int | None:
 def cgroup_folders(root: Path, controller: str) -> Iterator[Path]:
     """Limiting cgroup folders, nearest first.
 
-    Inside a container the path of /proc/self/cgroup may be the host's: what does not exist is
-    passed over, and the mount itself is then the container's own group.
+    In a container the path of /proc/self/cgroup may be the host's: what does not exist is
+    passed over, and the mount is the container's own group.
     """
     mount = root / "sys/fs/cgroup"
     for line in text_of(root / "proc/self/cgroup").splitlines():

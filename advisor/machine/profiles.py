@@ -11,7 +11,7 @@ from advisor.model import GpuProfile
 
 FILE = Path(__file__).with_name("gpus.toml")
 MARGIN = 0.09
-"""Share of the card left free: fragmentation, what ECC and the driver take, a longer input."""
+"""Share of the card left free: fragmentation, ECC, driver, a longer input."""
 
 MEMORY_TOLERANCE = 0.15
 """Allowed difference from the datasheet's memory: ECC alone takes 6 %."""
@@ -44,8 +44,8 @@ def by_name(name: str) -> GpuProfile:
 def match(device_name: str, memory_gib: float | None = None) -> GpuProfile | None:
     """Find a profile by NVML name, or None.
 
-    Names are compared whole: `RTX 4060 Ti` is no `RTX 4060`. Where cards share a name their memory
-    decides; one whose memory is far from the profile's (a vGPU, a slice) is another card.
+    Names are compared whole: `RTX 4060 Ti` is no `RTX 4060`. Of equal names the memory
+    decides; one far from the profile's (a vGPU, a slice) is another card.
     """
     wanted = _plain(device_name)
     hits = [each for each in load_all().values() if wanted in map(_plain, each.match)]

@@ -10,9 +10,9 @@ T = TypeVar("T")
 GIB = 2**30
 
 WORKING_S = 1.5
-"""How far the driver is asked to look back for who ran kernels: past the slow reading before."""
+"""Look back for who ran kernels: past the slow reading before."""
 WORKING_PCT = 5
-"""A process with less of the multiprocessors than this, such as a desktop's, is idle."""
+"""A process with less of the multiprocessors, such as a desktop's, is idle."""
 
 SOFTWARE_THERMAL = "software thermal slowdown"
 EVENT_REASONS = {
@@ -28,7 +28,7 @@ EVENT_REASONS = {
 """NVML clock event (throttle) reasons, by bit."""
 
 HARMFUL_EVENT_REASONS = frozenset(EVENT_REASONS[bit] for bit in (0x8, 0x20, 0x40, 0x80))
-"""Those that make a measurement invalid. A power cap is the normal state of a busy small card."""
+"""Those that spoil a measurement. A power cap is normal on a busy small card."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,15 +48,13 @@ class GpuSample:
     event_reasons: int | None = None
     """Bits of EVENT_REASONS."""
     processes: Mapping[int, float | None] | None = None
-    """Processes with a compute context, and the GiB of each. Under WSL2 and on Windows display
-    drivers NVML does not know them."""
+    """Processes with a compute context, and their GiB; unknown to NVML under WSL2."""
     own_pids: tuple[int, ...] = ()
     """Those of `processes` that belong to the watched program."""
     hidden_pids: tuple[int, ...] = ()
     """Those that do not exist in our process id namespace."""
     working_pids: tuple[int, ...] | None = None
-    """Processes that ran kernels a moment ago; empty also where the driver does not say whose
-    they were."""
+    """Processes that ran kernels a moment ago; empty also where the driver names none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +104,7 @@ def read_memory(nvml: Any, handle: Any) -> Any:
 
 
 def _processes(nvml: Any, handle: Any) -> dict[int, float | None]:
-    # The versioned call: on an old driver the plain one raises what is no NVMLError.
+    # versioned: on an old driver the plain call raises what is no NVMLError
     listed = nvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)
     sizes = {process.pid: process.usedGpuMemory for process in listed}
     return {pid: None if size is None else size / GIB for pid, size in sizes.items()}
@@ -134,5 +132,5 @@ READINGS: dict[str, Callable[[Any, Any], Any]] = {
     "processes": _processes,
     "working_pids": _working_pids,
 }
-"""Call of each field of GpuSample; fast ones first, so that a sample's time is theirs."""
+"""Call of each field of GpuSample; fast ones first: a sample's time is theirs."""
 _SLOW = ("processes", "working_pids")

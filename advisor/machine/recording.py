@@ -19,8 +19,7 @@ from advisor.model import Card, Telemetry
 def positions(uuids: Sequence[str | None], used: Sequence[Card]) -> list[int]:
     """Return positions of the cards a program used, among those watched.
 
-    CUDA and NVML may number cards differently, so UUIDs decide; the number does where either does
-    not tell them.
+    CUDA and NVML may number cards differently: UUIDs decide, else the number.
     """
     found: dict[int, None] = {}
     for card in used:
@@ -70,9 +69,9 @@ def merged(each: Sequence[Telemetry]) -> Telemetry:
 
 
 LAG_S = 1.0
-"""Utilisation and power are the driver's own averages over up to this long before the reading."""
+"""Longest time over which the driver averages utilisation and power."""
 COUNTER_WINDOW_S = 2.0
-"""Shortest window for the energy counter, which ticks about ten times a second."""
+"""Shortest window for the energy counter, which ticks each 0.1 s or so."""
 COVERED = 0.9
 """Share of the window that samples must span before a counter is scaled to it."""
 IDLE = 0x1
@@ -136,8 +135,8 @@ def _event_reasons(busy: Sequence[GpuSample]) -> tuple[tuple[str, float], ...]:
 def _foreign_pids(samples: Sequence[GpuSample], *, busy: bool) -> int | None:
     """Count other processes that ran kernels in two listings, or in the only one.
 
-    A context that only holds memory, such as a notebook's, does not count. Where the driver names
-    processes of another namespace, or does not say who works, others cannot be told from ours.
+    A context that only holds memory, such as a notebook's, does not count. None where the
+    driver names processes of another namespace, or not who works.
     """
     listed = [sample for sample in samples if sample.processes is not None]
     own = {pid for sample in samples for pid in sample.own_pids}
@@ -185,10 +184,9 @@ SLOW_INTERVAL_S = 1.0
 
 
 class Sampler:
-    """Sampler of GPUs from start to stop, if there are any.
+    """Sampler of all GPUs that `environ` shows: on which one computes is known only after.
 
-    Every GPU that `environ` shows a program is watched: which of them it computes on is known once
-    it did. Process `root` and its descendants are the watched program's own.
+    Process `root` and its descendants are the watched program's own.
     """
 
     def __init__(self, root: int, environ: Mapping[str, str]) -> None:
@@ -196,7 +194,7 @@ class Sampler:
         self._readers = [GpuReader(device, nvml) for device in devices]
         self._root = root
         self._own: set[int] = set()
-        """Process ids of the program, ended ones included: a driver may list them for a moment."""
+        """Process ids of the program, ended ones too: a driver may still list them."""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
 

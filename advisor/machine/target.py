@@ -28,7 +28,7 @@ class Target:
     profile: GpuProfile | None = None
     gpu: Gpu | None = None
     memory_cap_gib: float | None = None
-    """Cap on the allocator of a larger card, which stands in for the memory of the target."""
+    """Cap on the allocator of a larger card that stands in for the target."""
     figures: str = ""
     """One line: what the card could do. Empty where no profile is known."""
     note: str = ""
@@ -74,10 +74,7 @@ def memory_limit_gib(found: Target, host_gib: float) -> float:
 
 
 def equal_gpus(found: Target, machine: Machine) -> tuple[str, ...]:
-    """Idle cards of the same kind as the one that is there, by UUID.
-
-    CUDA_VISIBLE_DEVICES limits them.
-    """
+    """Idle visible cards of the same kind as the one that is there, by UUID."""
     gpu = found.gpu
     if gpu is None or not found.present or found.environment or not gpu.uuid or gpu.mig:
         return ()
@@ -94,8 +91,8 @@ def equal_gpus(found: Target, machine: Machine) -> tuple[str, ...]:
 def computed_on(found: Target, machine: Machine, card: Card) -> Target:
     """Return `found` with the card actually used.
 
-    CUDA may choose another card than NVML lists first, and in a container NVML may show none. Where
-    a card was asked for by name, or stands in, it stays as it is.
+    CUDA may choose another than NVML's first, and in a container NVML may show none. A card
+    that was asked for by name, or stands in, stays.
     """
     if not found.present or (found.gpu is not None and card.uuid is None):
         return found

@@ -1,9 +1,8 @@
 """Memory that torch's caching allocator takes for a step.
 
-Rules of torch's CUDACachingAllocator: sizes are rounded to 512 bytes; up to 1 MiB they come from
-segments of 2 MiB, up to 10 MiB from segments of 20 MiB, above from segments rounded to 2 MiB. A
-free block is split where enough of it is left, and merged with free neighbours. Where the card is
-full, segments without a used block go back to it first.
+Rules of torch's CUDACachingAllocator: sizes are rounded to 512 bytes; up to 1 MiB come from
+segments of 2 MiB, up to 10 MiB of 20 MiB, others of sizes rounded to 2 MiB. Free blocks are
+split where enough is left, and merged. A full card first gets unused segments back.
 """
 
 from __future__ import annotations
@@ -126,7 +125,7 @@ def fits(trace: Trace, room: float) -> bool:
 
 
 def peak_of(trace: Trace, room: float = math.inf) -> Peak:
-    """Peaks over two equal steps; what the first leaves is freed before the second.
+    """Peaks over two equal steps; what the first leaves is freed in between.
 
     Raises MemoryError where they do not fit in `room` bytes.
     """

@@ -43,7 +43,7 @@ NOT_VALIDATED = 0.6
 TRANSFER_ERROR = 0.3
 """Error where the program was timed on another card."""
 STEADY_CLOCK = 0.83
-"""Share of the datasheet's tensor rates that cards other than GeForce hold in matrix products."""
+"""Share of its tensor rates that a card other than GeForce holds in products."""
 KERNEL_S = 3e-6
 """Least time of a kernel on the card."""
 LAUNCH_S = 6e-6
@@ -169,8 +169,7 @@ class Estimate:
 def estimates(
     found: Traced, cards: Sequence[GpuProfile], prices: Mapping[str, float]
 ) -> list[Estimate]:
-    """Figures of each card at the batch as configured, the suggested one and the largest."""
-
+    """Figures of each card at the configured, the suggested and the largest batch."""
     own = found.own.batch
     made: list[Estimate] = []
     for card in cards:
@@ -208,7 +207,7 @@ def largest_batch(found: Traced, card: GpuProfile) -> float | None:
 
 
 def suggested_batch(found: Traced, card: GpuProfile, most: float) -> float:
-    """Smallest batch whose rate ties with the best, among doublings of the own and `most`."""
+    """Smallest of `most` and doublings of the own whose rate ties with the best."""
     sizes = [*(size for size in found.sizes if size < most), most]
     times = (step_time(found.at(size), card, found.rates).seconds for size in sizes)
     rates = [size / seconds for size, seconds in zip(sizes, times, strict=True)]

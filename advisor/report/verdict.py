@@ -224,7 +224,7 @@ def best_candidate(found: TuningResult) -> CandidateEntry | None:
     tried = [each for each in state.confirmations if _compared(each, state)]
     known = {each.ab_test.after.candidate.key for each in tried}
     known |= {suggestion.variant.candidate.key for suggestion in state.suggestions}
-    by_hand = {suggestion.knob for suggestion in state.suggestions}
+    by_hand = {(s.knob.document, s.knob.path) for s in state.suggestions if s.knob}
     for ratio, candidate, why in _faster(found):
         advised = all((each.document, each.path) in by_hand for each in candidate.changes)
         if not why and candidate.key not in known and not advised:

@@ -13,7 +13,7 @@ from advisor.tuner.effects import LOADER_KINDS
 from advisor.tuner.state import CEILINGS_S, SearchStep, Stage, Trials, TunerState, run_trial
 
 FEW_PROCESSES = 8
-"""A budget that buys fewer has no second baseline: the confirmation repeats the original."""
+"""With fewer there is no second baseline: the confirmation repeats the original."""
 WAIT_FOR_ITEM = 0.1
 """Part of the budget, from its first step on, for one item of a sampler."""
 MOST = 3
@@ -47,8 +47,8 @@ def measure_baseline(state: TunerState) -> Trials[TrialResult | None]:
 def baseline_request(state: TunerState, number: int, forwards: float | None) -> TrialRequest:
     """Run the original to one item, then its parts alone.
 
-    With `forwards` an item is known to take, none has to be finished. Without, a sampler whose
-    steps could be fewer is given up after a part of the budget.
+    With known `forwards` of an item none has to end. Without, a sampler whose steps could
+    be fewer is given up after a part of the budget.
     """
     cpus = state.context.cpus
     plan = state.plan(
@@ -136,8 +136,8 @@ CRASHES = ("crash-start", "crash-step", "config-rejected")
 def discover_knobs(state: TunerState) -> Stage:
     """Add knobs that no name shows: all suspects move to distinct values."""
     seen = state.original.effects
-    sources = [(source.document, source.findings) for source in state.context.sources]
-    findings = [each for _, each in sources]
+    sources = state.context.sources
+    findings = [source.findings for source in sources]
     tunable = ["batch_size", "num_workers", "grad_accum"]
     tunable += ["timesteps"] * bool(state.context.workload.quality)
     kinds = discovery.open_kinds(findings, seen, tunable, phases(state))
@@ -219,7 +219,7 @@ def with_followed(state: TunerState, followed: Sequence[Followed]) -> TunerState
     declared = state.context.workload.phase
     phase: Phase = "train" if state.trains else "test" if declared == "any" else declared
     sources = tuple(
-        replace(each, findings=discovery.joined(each.document, each.findings, followed, phase))
+        each._replace(findings=discovery.joined(each.document, each.findings, followed, phase))
         for each in state.context.sources
     )
     context = replace(state.context, sources=sources)

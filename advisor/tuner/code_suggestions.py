@@ -1,7 +1,4 @@
-"""Code changes, tried from inside the process.
-
-They are suggested, not applied. What one run suggests is shown only once a comparison confirmed it.
-"""
+"""Code changes, tried inside the process and suggested once a comparison confirmed them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -25,7 +22,6 @@ from advisor.tuner.state import (
     Trials,
     TunerState,
     change_of,
-    key_of,
     make_request,
     run_comparison,
     run_trial,
@@ -38,9 +34,9 @@ MOST_VALUES = 4
 COMPILE_S = 30.0
 """Assumed time of a compilation, until one was measured."""
 WORTH_COMPUTE = 0.3
-"""Share of the time in the model's calls, below which to speed them up gains little."""
+"""Share of the time in the model's calls from which on faster ones gain enough."""
 LAUNCH_BOUND = 0.2
-"""Share of the time in kernel launches from which on CUDA graphs come first."""
+"""Share of kernel launches from which on CUDA graphs come first."""
 
 
 Tried = tuple[Variant, Run]
@@ -57,7 +53,7 @@ class Switch:
     off: object = False
     """Its value where the switch is worth a try; None: any that was seen."""
     needs: tuple[str, ...] = ()
-    """cuda, training, compute: much of it without a GPU; tolerance: it changes rounding."""
+    """cuda, training; compute: much of it without a GPU; tolerance: for other rounding."""
     values: Callable[[TunerState], tuple[str, ...]] = lambda _: ("",)
     statement: str = ""
     """Code that can stand by itself after the imports."""
@@ -160,8 +156,8 @@ def applies(state: TunerState, switch: Switch) -> bool:
 def suggest_changes(state: TunerState) -> Stage:
     """Try changes of the code and compare the faster ones.
 
-    The loader comes first where the program waits for it; else a larger batch promises more.
-    Compilation costs most, so it comes last, unless launches take the time.
+    The loader comes first where the program waits for it, else the batch. Compilation costs
+    most: it comes last, unless launches take the time.
     """
     stages = [try_loader_arguments, try_batches]
     for stage in stages if state.waits else reversed(stages):
@@ -250,8 +246,8 @@ def fastest(
 ) -> Trials[Tried | None]:
     """Run `variants`; the fastest that beats the incumbent, and `best` by a tie, else `best`.
 
-    A gain within the tie is taken where there is no larger one. Climbing ends at the first that
-    does not fit, or at two in a row that gain nothing: one run may have met a slow moment.
+    A gain within the tie is taken if none is larger. Climbing ends at the first that does
+    not fit, or at two in a row without a gain: one may have met a slow moment.
     """
     missed = False
     for number, variant in enumerate(variants, 1):
@@ -285,7 +281,7 @@ def try_variant(
 ) -> Trials[Run | None]:
     """Sound run of `variant`; None where it did not fit, apply or keep the bounds.
 
-    It is not begun where the budget does not hold its comparison, beside that of an earlier one.
+    The budget must hold its comparison too, beside that of an earlier one.
     """
     waiting = any(each.outcome is None for each in state.suggestions)
     compared_s = FEWEST_ROUNDS * state.round_s * (2 if waiting else 1)
@@ -320,8 +316,8 @@ def leave_out(state: TunerState, variant: Variant, run: Run, why: str) -> TunerS
 def counts_alike(state: TunerState, run: Run) -> bool:
     """True if the batch of `run` was read as in the incumbent's runs.
 
-    It differs only as far as the loader was asked for another. Else it was misread, as in compiled
-    code, and so was the rate. Batches that vary between runs are not compared.
+    If it differs by more than was asked of the loader, it was misread, as in compiled code,
+    and so was the rate. Batches that vary between runs are not compared.
     """
     batches = {batch_share(each) for each in state.incumbent_runs}
     return len(batches) > 1 or batch_share(run) in batches
@@ -370,7 +366,7 @@ def try_batches(state: TunerState) -> Stage:
     for knob in state.tunable("batch_size"):
         if state.context.workload.validation:
             reason = "Left as it is: the training may use it too, and its validation was measured."
-            state = state.set_verdict(key_of(knob), "listed", reason)
+            state = state.set_verdict(knob, "listed", reason)
         elif is_only_suggested(state, knob):
             state = yield from try_larger_batches(state, knob)
     if not (state.held_by_config("batch_size") or state.context.workload.validation):
@@ -402,7 +398,7 @@ def doubled(state: TunerState, batch: int) -> list[int]:
 
 def try_larger_batches(state: TunerState, knob: Knob) -> Stage:
     """Suggest the largest batch that was faster than the one before."""
-    key, old, before = key_of(knob), int(str(state.current(knob))), len(state.skipped)
+    old, before = int(str(state.current(knob))), len(state.skipped)
     variants = []
     for value in doubled(state, old):
         candidate = state.with_value(knob, value)
@@ -414,19 +410,19 @@ def try_larger_batches(state: TunerState, knob: Knob) -> Stage:
         if knob not in state.tunable("batch_size"):
             return state
         if len(state.skipped) > before:
-            return state.set_verdict(key, "skipped", OUT_OF_TIME)
+            return state.set_verdict(knob, "skipped", OUT_OF_TIME)
         reason = f"No larger batch ran faster by more than {state.tie_percent}."
-        state = state.set_verdict(key, "kept", reason)
+        state = state.set_verdict(knob, "kept", reason)
         if best is None:
             return state
-    change = change_of(best[0].candidate, key)
+    change = change_of(best[0].candidate, knob)
     assert change is not None
     new = int(str(change.new))
     note = training_note(state, new / old) + memory_caveat(state, best[1])
     if is_sure(state, best[1]):
-        state = state.set_verdict(key, "advised", f"{new} was faster in the search. {note}")
+        state = state.set_verdict(knob, "advised", f"{new} was faster in the search. {note}")
     title = f"{knob.path}: {old} to {new}"
-    return suggest(state, title, best, note, knob=key)
+    return suggest(state, title, best, note, knob=knob)
 
 
 def try_loader_arguments(state: TunerState) -> Stage:

@@ -1,4 +1,4 @@
-"""Confirmation of a candidate in interleaved rounds, and of its memory by a whole pass."""
+"""Confirmation in interleaved rounds, and of memory by a whole pass."""
 
 import math
 from collections.abc import Sequence
@@ -18,23 +18,22 @@ from advisor.tuner.state import (
     Stage,
     TunerState,
     change_of,
-    key_of,
     make_request,
     run_comparison,
     run_trial,
 )
 
 OUTLIVING_ROUNDS = stats.pairs_that_outlive(1)
-"""Fewest rounds whose exact bounds outlive one round that went wrong: 12."""
+"""Fewest rounds whose exact bounds outlive a wrong one: 12."""
 LARGE_GAIN, ROUNDS_OF_LARGE_GAINS = 1.5, 8
 """A gain that so many rounds prove or refute, whatever the noise."""
 MOST_ROUNDS = 20
 """More rounds narrow the bounds too slowly to be worth their time."""
 
 
-def confirm(state: TunerState, winner: Candidate) -> Stage:
-    """Compare `winner` with its base, twice if open; drop it unconfirmed."""
-    held = proven_candidate(state)
+def confirm(state: TunerState) -> Stage:
+    """Compare the best candidate with its base, twice if open; drop it unconfirmed."""
+    held, winner = proven_candidate(state), state.best
     if winner.key == held.key or state.best_run is None:
         return back_to(state, held)
     base = held if winner.only("numeric", "quality").changes else Candidate()
@@ -75,10 +74,7 @@ def confirm(state: TunerState, winner: Candidate) -> Stage:
 
 
 def most_rounds(state: TunerState, base: Candidate, *, again: bool) -> int:
-    """Rounds that leave time for knobs behind the tolerance.
-
-    On a card that is busy anyhow a batch gains little, and a narrower precision much.
-    """
+    """Rounds that leave time for gated knobs, which gain most on a busy card."""
     if base.changes or not (state.context.consents and state.tunable("precision", "timesteps")):
         return MOST_ROUNDS
     half = int(state.remaining_s / 2 / max(state.round_s, 1e-9))
@@ -104,14 +100,14 @@ def refuse_batch(state: TunerState, winner: Candidate, why: str) -> TunerState:
     for change in winner.changes:
         if change.kind == "batch_size":
             reason = f"Not written: {change.new} {why}"
-            state = state.set_verdict((change.document, change.path), "kept", reason)
+            state = state.set_verdict(change, "kept", reason)
     confirmed = state.confirmations
     others = (c for c in confirmed if c.ab_test.after.candidate.key != winner.key)
     return replace(state, confirmations=tuple(others))
 
 
 def to_finish_s(state: TunerState) -> float:
-    """Time of one whole batch of items; 0 where some process finishes one anyhow."""
+    """Time of one whole batch of items; 0 where a process finishes one anyhow."""
     run = state.incumbent_run
     if not state.iterative or run.whole_units or state.context.workload.quality:
         return 0.0
@@ -169,9 +165,8 @@ def wanted_rounds(
 ) -> int:
     """Number of rounds that settle a gain of this size over `base`.
 
-    It makes Student's bounds half as wide as the gain is large. A small gain needs many rounds.
-    A large one needs few, however noisy: ranks prove it where the runs of both arms do not overlap.
-    The number is fixed before the first round.
+    It makes Student's bounds half as wide as the gain. A large gain needs few, however noisy:
+    ranks prove it where the runs of both arms do not overlap. Fixed before the first round.
     """
     least = GOOD_ROUNDS if state.context.consents else MOST_RESERVED
     least = OUTLIVING_ROUNDS if again else least
@@ -194,13 +189,10 @@ INCONCLUSIVE = {"timeout", "interrupted"}
 
 
 def check_memory(state: TunerState) -> Stage:
-    """Run a proven batch through one pass over the data, on a card.
-
-    The measured steps are few: validation, or the longest batch, may need more memory.
-    """
+    """Run a proven batch on a card through one pass: a validation may need more memory."""
     winner = proven_candidate(state)
     run = proven_run(state, winner)
-    grown = [knob for knob in state.of_kind("batch_size") if change_of(winner, key_of(knob))]
+    grown = [knob for knob in state.of_kind("batch_size") if change_of(winner, knob)]
     if not grown or not run.on_gpu:
         return state
     note = memory_caveat(state, run)
@@ -222,7 +214,7 @@ def check_memory(state: TunerState) -> Stage:
     for knob in grown:
         verdict = state.verdict_on(knob)
         if verdict is not None:
-            state = state.set_verdict(key_of(knob), verdict.outcome, verdict.reason + note)
+            state = state.set_verdict(knob, verdict.outcome, verdict.reason + note)
     return state
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from advisor.executor.requests import KnobKey, TrialResult
+from advisor.executor.requests import TrialResult
 from advisor.knobs.registry import REGISTRY, loader_arguments
 from advisor.model import Candidate, Change, Decision, Knob, TuningResult
 from advisor.tuner.effects import other_phase
@@ -19,12 +19,12 @@ def decisions(
 ) -> tuple[Decision, ...]:
     """Decide on every knob and linked value, once the search stopped or was cut off."""
     whole = stop is not None and stop.reason == "done"
-    changes = {(c.document, c.path): c for c in winner.changes}
+    changes = {key_of(change): change for change in winner.changes}
     found = []
     for knob in state.all_knobs:
-        key, verdict, new = key_of(knob), state.verdict_on(knob), knob.value
+        verdict, new = state.verdict_on(knob), knob.value
         outcome, reason = unchanged(state, knob, verdict, whole=whole)
-        if (change := changes.pop(key, None)) is not None:
+        if (change := changes.pop(key_of(knob), None)) is not None:
             own = verdict is not None and verdict.outcome == "found"
             outcome, new = "changed", change.new
             reason = verdict.reason.strip() if verdict is not None and own else LINKED
@@ -34,7 +34,7 @@ def decisions(
             old=knob.value,
             new=new,
             reason=reason,
-            trials=tuple(t.id for t in trials if moves(t, key)),
+            trials=tuple(t.id for t in trials if moves(t, knob)),
             in_phase=outcome != "listed" or state.in_phase(knob),
         )
         found.append(decision)
@@ -49,7 +49,7 @@ def shared(setting: Knob | Change) -> dict[str, Any]:
     return {name: getattr(setting, name) for name in ("document", "path", "kind", "knob_class")}
 
 
-def moves(trial: TrialResult, knob: KnobKey) -> bool:
+def moves(trial: TrialResult, knob: Knob) -> bool:
     """True if a trial of the search gave `knob` another value."""
     asked = trial.request
     change = change_of(asked.variant.candidate, knob)

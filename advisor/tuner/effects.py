@@ -4,7 +4,7 @@ from advisor import knobs, numbers
 from advisor.knobs.registry import REGISTRY, loader_arguments
 from advisor.knobs.tree import number_of
 from advisor.model import Candidate, Change, EffectVerdict, Knob, Run
-from advisor.tuner.state import TunerState, change_of, key_of
+from advisor.tuner.state import TunerState, change_of
 
 MAY_TRAIN = (
     "No optimizer of torch's was seen to step, so it may train; where it does not, say "
@@ -23,7 +23,7 @@ def verdict(change: Change, before: Run, after: Run) -> EffectVerdict:
         if value == change.new:
             return "took effect"
         if change.kind == "batch_size" and seen.batch_asked == change.new:
-            return "took effect"  # the loader was built with it, and the data did not fill it
+            return "took effect"  # the data did not fill it
         return "ignored" if value == spec.observed(old) else "unknown"
     if change.kind == "precision" and (seen.dtype or seen.autocast_dtype):
         same = (seen.dtype, seen.autocast_dtype) == (old.dtype, old.autocast_dtype)
@@ -32,23 +32,23 @@ def verdict(change: Change, before: Run, after: Run) -> EffectVerdict:
 
 
 def is_ignored(knob: Knob, candidate: Candidate, before: Run, after: Run) -> bool:
-    change = change_of(candidate, key_of(knob))
+    change = change_of(candidate, knob)
     return change is not None and verdict(change, before, after) == "ignored"
 
 
 def set_ignored(state: TunerState, knob: Knob, candidate: Candidate, run: Run) -> TunerState:
     """Set the verdict that the program ignores `knob`, and what it uses."""
-    key, seen = key_of(knob), run.effects
+    seen = run.effects
     if not state.in_phase(knob):
-        return state.set_verdict(key, "listed", other_phase(knob, state))
+        return state.set_verdict(knob, "listed", other_phase(knob, state))
     value = seen.dtype if knob.kind == "precision" else REGISTRY[knob.kind].observed(seen)
     used = f"{value:g}" if isinstance(value, float) else str(value)
-    change = change_of(candidate, key)
+    change = change_of(candidate, knob)
     override = overriding(knob.path, change and change.new, run)
     site = seen.loader_site if knob.kind in LOADER_KINDS else None
     built = f" (DataLoader built at {site})" if site else ""
     reason = f"Ignored by the program: it uses {used}{built} whatever the config says{override}."
-    return state.set_verdict(key, "ignored", reason)
+    return state.set_verdict(knob, "ignored", reason)
 
 
 def other_phase(knob: Knob, state: TunerState) -> str:
@@ -80,8 +80,8 @@ def is_only_suggested(state: TunerState, knob: Knob) -> bool:
 def alters_training(state: TunerState, candidate: Candidate, run: Run) -> bool:
     """True if `candidate` changes the samples of an update.
 
-    An accumulation that moves along makes up for it, if the program was seen to follow it. Where
-    torch's optimizer steps, it also counts where nothing could be seen.
+    An accumulation that moves along makes up for it, if the program was seen to follow it,
+    or if torch's optimizer steps and nothing could be seen.
     """
     if not (state.trains or run.trains) or all(c.kind != "batch_size" for c in candidate.changes):
         return False

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from advisor.model import TRAINING_STEPS, ResultFile, Run
 
 FEWER = 0.5
-"""Least share of the expected files or items: the last ones may still be on their way."""
+"""Least share of the expected files or items: the last may be on their way."""
 ONE_EACH = 0.5
-"""Files an item, or entries of a file, from which on results grow item by item."""
+"""Files, or entries of one, an item, from which on results grow with items."""
 ENOUGH = 4.0
 """Files or items that must be expected before their number tells anything."""
 BUFFER_BYTES = 16384
-"""Bytes of a file that the program may not have flushed when it was ended."""
+"""Bytes of a file that an ended program may not have flushed."""
 RELATIVE, ABSOLUTE = 1e-2, 1e-3
 """Two numbers that differ by no more are equal but for rounding."""
 STRAYS = 0.05
@@ -20,10 +20,9 @@ STRAYS = 0.05
 
 
 def output_regression(originals: Sequence[Run], after: Run) -> str:
-    """Sentence on lost or changed results; empty if none.
+    """Sentence on lost or changed results of an inference; empty if none.
 
-    In training a dropped last batch comes back in another epoch, and files are checkpoints. In
-    inference both are results.
+    A training draws what it drops in another epoch, and its files are checkpoints.
     """
     if after.step_kind in TRAINING_STEPS:
         return ""
@@ -86,7 +85,7 @@ def _fewer_items(before: Run, after: Run) -> str:
 
 
 def _other_items(originals: Sequence[Run], after: Run) -> str:
-    """Find the first item that differs from the original's, in files on which originals agree."""
+    """Find the first differing item of files on which the originals agree."""
     if len(originals) < 2:
         return ""
     unsteady = {

@@ -52,7 +52,7 @@ def pipeline(context: TuningContext) -> Generator[SearchStep, Result, Stop]:
         tune_batch_and_workers,
         tune_memory_savers,
         tune_loader,
-        confirm_free,
+        confirm,
         check_memory,
         tune_gated_knobs,
         suggest_changes,
@@ -60,10 +60,6 @@ def pipeline(context: TuningContext) -> Generator[SearchStep, Result, Stop]:
     ):
         state = yield from stage(state)
     return Stop(reason="done", state=state)
-
-
-def confirm_free(state: TunerState) -> Stage:
-    return (yield from confirm(state, state.best.only("free", "training")))
 
 
 def tune_gated_knobs(state: TunerState) -> Stage:
@@ -77,7 +73,7 @@ def tune_gated_knobs(state: TunerState) -> Stage:
     if state.waits and state.best.key != free.key:
         state = yield from tune_workers(state, worker_knobs(state))
         state = yield from tune_loader(state)
-    return (yield from confirm(state, state.best))
+    return (yield from confirm(state))
 
 
 def look_again(state: TunerState) -> Stage:
@@ -87,7 +83,7 @@ def look_again(state: TunerState) -> Stage:
         for near in sorted(state.near_misses, key=lambda each: -each.gain):
             if not is_proven(state):
                 state = yield from try_values(state, near.knob, [near.value])
-                state = yield from confirm(state, state.best)
+                state = yield from confirm(state)
                 state = yield from check_memory(state)
         if not is_proven(state):
             state = yield from compare_faster(state)

@@ -1,8 +1,8 @@
 """Quality gate of candidates that may change results.
 
-A candidate and its reference run in pairs of equal seeds. One pair chooses; pairs of other seeds,
-and other items where a command for that is declared, decide: their bounds must lie inside the
-tolerance. Losses and outputs are compared within a pair, declared measures as a run printed them.
+A candidate and its reference run in pairs of equal seeds. One pair chooses; pairs of other
+seeds, and other items where a command for them is declared, decide: their bounds must lie
+inside the tolerance.
 """
 
 import math
@@ -66,8 +66,8 @@ class Reference:
 def passes_gate(state: TunerState, variant: Variant, run: Run) -> Trials[Verdict]:
     """True if `variant`, which ran as `run`, stays inside the declared tolerance.
 
-    Losses of a short training or outputs of an inference are compared. Without either, the
-    declared quality measures decide. Nothing to compare is not inside.
+    Losses of a short training or outputs of an inference are compared, else the declared
+    quality measures. Nothing to compare is not inside.
     """
     workload, best = state.context.workload, state.best
     reference: Reference | str = "there was nothing to compare"
@@ -153,7 +153,7 @@ def assess(
 def confirm_quality(
     state: TunerState, reference: Reference, variant: Variant, screening: Verdict, name: str = "It"
 ) -> Trials[Verdict]:
-    """True if pairs of other seeds, or other items, are inside the tolerance as well."""
+    """True if pairs of other seeds or items are inside the tolerance too."""
     if not screening.inside:
         return state, screening
     open_ = replace(screening, inside=False, refuted=False)
@@ -288,8 +288,8 @@ def screen(
 def measure_reference(state: TunerState) -> Trials[Reference | str]:
     """Run the best free candidate's quality command; the reason where it shows no figures.
 
-    The original runs beside it where that costs little: else the quality from before is not
-    measured. A candidate that changed the results is given up.
+    The original runs beside it where that costs little. A candidate that changed results is
+    given up.
     """
     free = Variant(candidate=state.best.only("free", "training"))
     state, (runs, why) = yield from run_seeds(state, free, REFERENCE_RUNS)
@@ -330,18 +330,14 @@ def mean_values(state: TunerState, runs: Sequence[Run]) -> dict[str, float]:
 
 def without_best(state: TunerState, why: str) -> TunerState:
     for change in state.best.changes:
-        key = (change.document, change.path)
-        state = state.set_verdict(key, "kept", f"Not written. {why}")
+        state = state.set_verdict(change, "kept", f"Not written. {why}")
     return replace(state, best=Candidate(), best_run=None, confirmations=())
 
 
 def adopt_quality(
     state: TunerState, reference: Reference, judgements: Sequence[quality.QualityJudgement]
 ) -> TunerState:
-    """Adopt the candidate's figures as the quality after.
-
-    The figures before are the original's on the same items, or not measured.
-    """
+    """Adopt the candidate's figures, and the original's on the same items, if any."""
     after = tuple((j.measure, j.value) for j in judgements if j.value is not None)
     before = state.quality.before
     if not reference.variant.candidate.changes:

@@ -1,7 +1,7 @@
 """Search of batch and workers together, guided by a model.
 
-A slow loader hides the gain of a larger batch, and the other way round, so both are one search. It
-ends when no point that did not run promises more than a tie.
+A slow loader hides the gain of a larger batch, and a small batch that of a loader: both are
+one search. It ends when no further point promises more than a tie.
 """
 
 import math
@@ -22,7 +22,6 @@ from advisor.tuner.state import (
     OUT_OF_TIME,
     Stage,
     TunerState,
-    key_of,
     make_request,
     run_trial,
 )
@@ -30,9 +29,9 @@ from advisor.tuner.throughput_model import Forecast, Point, ThroughputModel, fit
 
 DOUBLINGS = 10
 LEAP = 8
-"""Largest growth of the batch at once; less where memory would not hold it."""
+"""Largest growth of the batch at once, where memory holds it."""
 LEAST_GAIN = 0.01
-"""An expected gain below this ends the search, and so much closer rates tie."""
+"""A smaller expected gain ends the search, and rates so close tie."""
 DEAREST = 4.0
 """Usual processes that the window of a large batch may take."""
 FEWEST_STEPS = 4
@@ -76,7 +75,7 @@ def tune_batch_and_workers(state: TunerState) -> Stage:
     for knob in state.tunable("batch_size"):
         if not is_count(state.current(knob)):
             reason = f"{str(knob.value)!r} is no plain count; it is left as it is."
-            state = state.set_verdict(key_of(knob), "listed", reason)
+            state = state.set_verdict(knob, "listed", reason)
         elif not is_only_suggested(state, knob):
             batches.append(knob)
     workers = worker_knobs(state)
@@ -191,10 +190,7 @@ def start_grid(state: TunerState, batch: Knob | None, workers: Knob | None) -> G
 
 
 def fit(state: TunerState, grid: Grid) -> ThroughputModel:
-    """Throughput model of all runs so far.
-
-    The loader's own rate bounds throughput and latency; it says nothing of energy.
-    """
+    """Throughput model of all runs; the loader's rate says nothing of energy."""
     loads = () if state.context.objective.metric.from_card else state.loader_alone.items()
     return fitted(grid.points, tuple(sorted(loads)), state.noise / 2)
 
@@ -271,8 +267,8 @@ def most_promising(
 ) -> tuple[GridPoint | None, float]:
     """Point with the largest expected gain, and that gain.
 
-    Without one, the best batch with the config's own workers, which shows their effect, and then
-    smaller worker counts that may tie, else None. Points that fit into the budget come first.
+    Without one, the best batch with the config's own workers, to show their effect, then
+    fewer workers that may tie, else None. Points that fit into the budget come first.
     """
     ran = {point: worth(state, model, point) for point in allowed_points(state, grid)}
     top = max((each.log_rate for each in ran.values()), default=-math.inf)
@@ -362,10 +358,9 @@ def grid_points(state: TunerState, grid: Grid) -> list[GridPoint]:
 
 
 def expected_gib(runs: Mapping[GridPoint, tuple[Candidate, Run]], batch: int) -> float:
-    """Memory of a batch by the peaks of smaller ones.
+    """Memory of a batch, grown as between the peaks of the last two smaller ones.
 
-    It grows as between the last two. Of a single one only the activations grow, if it told them,
-    else all of it. Twice that one is tried.
+    Of a single one only the activations grow, else all of it; twice that one is tried.
     """
     seen = {point[0]: run for point, (_, run) in sorted(runs.items())}
     peaks = [
@@ -389,7 +384,7 @@ def worker_counts(state: TunerState, current: object) -> set[int]:
     values = {v for v in values if 0 <= v <= cpus and v != current}
     rates = state.loader_alone
     if state.context.has_gpu:
-        # With the compute on the GPU, a loader slower than the whole cannot make it faster.
+        # beside a GPU, a loader slower than the whole cannot make it faster
         values = {v for v in values if rates.get(v, math.inf) > state.incumbent_run.units_per_s}
     return values
 
@@ -415,7 +410,7 @@ def batch_of(point: GridPoint) -> float:
 def conclude(state: TunerState, grid: Grid) -> TunerState:
     """Take the smallest point that ties with the fastest."""
     allowed = allowed_points(state, grid)
-    if grid.start in allowed:  # the model alone makes no candidate: a run must have been faster
+    if grid.start in allowed:  # a run, not only the model, must have been faster
         faster = (p for p in allowed if state.gain(grid.runs[p][1], grid.runs[grid.start][1]) > 1)
         allowed = [grid.start, *faster]
     hopeful = allowed or [grid.start]
@@ -436,10 +431,7 @@ def conclude(state: TunerState, grid: Grid) -> TunerState:
 
 
 def moved_alone(grid: Grid, point: GridPoint) -> tuple[GridPoint, GridPoint]:
-    """Points that move one knob to `point` and leave the other as it was.
-
-    They show its own effect: a large gain of one would carry the other through its proof.
-    """
+    """Points that move one knob: one's gain would carry the other through its proof."""
     return (point[0], grid.start[1]), (grid.start[0], point[1])
 
 
@@ -463,32 +455,30 @@ def stop_reason(state: TunerState, grid: Grid) -> str:
 
 
 def decide_batch(state: TunerState, grid: Grid, knob: Knob, chosen: GridPoint) -> TunerState:
-    key = key_of(knob)
     stop = stop_reason(state, grid)
     ended = f"The search stopped because {stop}."
     if chosen[0] != knob.value:
         draws = OTHER_DRAWS if state.iterative and not state.trains else ""
         fastest = "By the curve fitted to all runs, the smallest batch within a tie of the fastest."
-        return state.set_verdict(key, "found", f"{fastest}{draws} {ended}")
+        return state.set_verdict(knob, "found", f"{fastest}{draws} {ended}")
     if len(grid.runs) == 1 and stop == OUT_OF_BUDGET:
         known = state.verdict_on(knob)
-        return state if known else state.set_verdict(key, "skipped", OUT_OF_TIME)
+        return state if known else state.set_verdict(knob, "skipped", OUT_OF_TIME)
     reason = f"No usable larger batch was faster by more than {state.tie_percent}. {ended}"
-    return state.set_verdict(key, "kept", reason)
+    return state.set_verdict(knob, "kept", reason)
 
 
 def decide_workers(state: TunerState, grid: Grid, knob: Knob, chosen: GridPoint) -> TunerState:
-    key = key_of(knob)
     if chosen[1] != knob.value:
         reason = "By the curve fitted to all runs, the smallest count that was as fast."
-        return state.set_verdict(key, "found", reason)
+        return state.set_verdict(knob, "found", reason)
     if {point[1] for point in grid.runs} - {grid.start[1]}:
         reason = f"No value tested was faster by more than {state.tie_percent}."
-        return state.set_verdict(key, "kept", reason)
+        return state.set_verdict(knob, "kept", reason)
     if state.waits and state.skipped:
-        return state.set_verdict(key, "skipped", OUT_OF_TIME)
+        return state.set_verdict(knob, "skipped", OUT_OF_TIME)
     if state.waits:
         cpus = numbers.many(state.context.cpus, "CPU")
         reason = f"The program waits for data, and no other count promises more on {cpus}."
-        return state.set_verdict(key, "kept", reason)
+        return state.set_verdict(knob, "kept", reason)
     return state

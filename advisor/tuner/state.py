@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal, Self, TypeVar
+from typing import Literal, NamedTuple, Self, TypeVar
 
 from advisor import config as documents, knobs
 from advisor.executor.comparison import AFTER, COLLAPSED, Comparison
@@ -37,8 +37,7 @@ from advisor.settings import Workload
 from advisor.stats import noise_band
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(NamedTuple):
     document: documents.Document
     findings: knobs.Findings
 
@@ -81,9 +80,9 @@ MIN_WAIT_SHARE = 0.03
 MAX_TIE = 0.15
 """Widest tie: beyond it the search would see nothing at all."""
 MOST_RESERVED = 6
-"""Rounds that the search leaves to the confirmation: the fewest with exact bounds."""
+"""Rounds left to the confirmation: the fewest with exact bounds."""
 GOOD_ROUNDS = 4
-"""Rounds from which on Student's bounds are no wider than they must be."""
+"""Rounds from which on Student's bounds are narrow enough."""
 GATED_ROUNDS = 3
 """Rounds kept for a candidate on top of a proven one."""
 FEWEST_ROUNDS = 2
@@ -98,11 +97,11 @@ CEILINGS_S = 1.0
 ENDING_S = 1.0
 """A process without diagnostics ends so long after its window."""
 COLD_START = 2.0
-"""A process that took so many times the shortest one paid for cold caches, or for long steps."""
+"""Processes that take so many times the shortest paid for cold caches or long steps."""
 SPARE = 1.2
 """A budget that is named must do."""
 MARGIN = 1.1
-"""Processes differ, and a confirmation that began is finished within the budget."""
+"""Processes differ, and a confirmation ends within the budget."""
 RECENT = 8
 """Processes that tell how long others delay one now."""
 OUT_OF_TIME = "The budget was spent before another value could run."
@@ -153,7 +152,7 @@ class Suggestion:
     """Sentences for the report, without the gain."""
     arguments: tuple[tuple[str, int | bool], ...] = ()
     """Of the DataLoader call, where they are what is suggested."""
-    knob: KnobKey | None = None
+    knob: Knob | None = None
     """The batch of a training, where that is what is suggested."""
     outcome: Comparison | None = None
 
@@ -249,7 +248,7 @@ class TunerState:
 
     @property
     def loader_alone(self) -> dict[int, float]:
-        """Best rate of the loader alone by worker count, in units/s: others only slow it."""
+        """Best rate of the loader alone by worker count, in units/s."""
         rates: dict[int, list[float]] = {}
         for run in self.originals:
             for ceiling in run.ceilings:
@@ -321,10 +320,7 @@ class TunerState:
 
     @property
     def reserve_s(self) -> float:
-        """Time kept for the confirmation, at most about half.
-
-        Beside other programs it holds good rounds at the upper quartile of recent delays.
-        """
+        """Time kept to confirm: more beside other programs, at most about half."""
         most = GOOD_ROUNDS if self.context.consents else MOST_RESERVED
         bought = int(self.context.budget_s / max(self.price_s, 1e-9) / 4)
         planned_s = self.round_s * min(most, max(FEWEST_ROUNDS, bought))
@@ -364,10 +360,11 @@ class TunerState:
             cost_s -= max(0.0, run.wall_s - run.window_ended_s - ENDING_S)
         return replace(state, costs_s=(*self.costs_s, cost_s), delays=(*self.delays, delay))
 
-    def set_verdict(self, knob: KnobKey, outcome: str, reason: str) -> Self:
+    def set_verdict(self, knob: Knob | Change, outcome: str, reason: str) -> Self:
         """With a verdict on `knob` that replaces an earlier one."""
-        verdict = KnobVerdict(knob=knob, outcome=outcome, reason=reason)  # type: ignore[arg-type]
-        others = (each for each in self.verdicts if each.knob != knob)
+        key = key_of(knob)
+        verdict = KnobVerdict(knob=key, outcome=outcome, reason=reason)  # type: ignore[arg-type]
+        others = (each for each in self.verdicts if each.knob != key)
         return replace(self, verdicts=(*others, verdict))
 
     def skip(
@@ -397,10 +394,7 @@ class TunerState:
         return next((each for each in self.verdicts if each.knob == key_of(knob)), None)
 
     def of_kind(self, *kinds: str) -> list[Knob]:
-        """Knobs of `kinds` of the running phase, else others.
-
-        A program may use one value for all phases; a trial finds out if it does not.
-        """
+        """Knobs of `kinds` of the running phase, else of others: a trial tells."""
         found = []
         for kind in kinds:
             alike = [knob for knob in self.all_knobs if knob.kind == kind]
@@ -427,7 +421,7 @@ class TunerState:
         return any(each is None or each.outcome not in {"ignored", "listed"} for each in verdicts)
 
     def current(self, knob: Knob) -> JsonScalar | tuple[JsonScalar, ...]:
-        change = change_of(self.best, key_of(knob))
+        change = change_of(self.best, knob)
         return knob.value if change is None else change.new
 
     def with_value(self, knob: Knob, value: JsonScalar) -> Candidate | knobs.InvalidChange:
@@ -438,8 +432,8 @@ class TunerState:
         moved = move(value, beside)
         if isinstance(moved, knobs.InvalidChange):
             return moved
-        change = change_of(self.best, key_of(knob))
-        if change is not None and value == knob.value:  # linked settings go back too
+        change = change_of(self.best, knob)
+        if change is not None and value == knob.value:  # links go back too
             away = move(change.new, beside, beyond=True)
             back = () if isinstance(away, knobs.InvalidChange) else away
             moved = (*moved, *(replace(each, new=each.old) for each in back))
@@ -464,17 +458,17 @@ class TunerState:
             Candidate(),
             measure_s=min(SHORT_S, self.context.measure_s),
             min_steps=FEW_STEPS,
-            # A power of two is the same in the next call, which finds this run in its history.
+            # a power of two: the next call finds this run in its history
             longest_s=2.0 ** math.ceil(math.log2(max(LEAST_S, stepping_s))),
         )
 
 
-def key_of(knob: Knob) -> KnobKey:
-    return (knob.document, knob.path)
+def key_of(knob: Knob | Change) -> KnobKey:
+    return knob.document, knob.path
 
 
-def change_of(candidate: Candidate, knob: KnobKey) -> Change | None:
-    return next((c for c in candidate.changes if (c.document, c.path) == knob), None)
+def change_of(candidate: Candidate, knob: Knob) -> Change | None:
+    return next((c for c in candidate.changes if key_of(c) == key_of(knob)), None)
 
 
 Ahead = Callable[[], Iterable[TrialRequest]]
@@ -513,10 +507,7 @@ def make_request(
     ran: Run | None = None,
     **plan: object,
 ) -> TrialRequest:
-    """One short process of `variant`, which took as long as `ran` before.
-
-    Confirmations use fresh processes only.
-    """
+    """One short process of `variant`, about as long as `ran`; to confirm, a fresh one."""
     return TrialRequest(
         variant=variant,
         purpose=purpose,
@@ -535,10 +526,9 @@ def run_trial(
     matters: bool = True,
     ahead: Ahead = lambda: (),
 ) -> Trials[TrialResult | None]:
-    """Run `request`; None where it does not fit.
+    """Run `request`; None where it does not fit beside `kept_s`, by default the reserve.
 
-    `kept_s` is the time that the confirmation needs, unless given; `more_s` that of what would
-    follow, for the budget that is named; `ahead` gives requests that may come next.
+    `more_s`: time of what would follow, for the budget that is named.
     """
     kept_s = state.reserve_s if kept_s is None else kept_s
     if request.expected_s > state.remaining_s - kept_s:
@@ -562,6 +552,6 @@ def run_comparison(
     assert isinstance(result, Comparison)
     state = state.with_result(result)
     if result.cut_short:
-        missing = max(1, ab_test.rounds - len(result.counted))  # a contended one was being repeated
+        missing = max(1, ab_test.rounds - len(result.counted))  # 1: a contended one, repeated
         state = state.skip(f"the rest of {what}", missing * round_s, matters=matters)
     return state, result

@@ -1,9 +1,8 @@
 """Rate by batch and workers, fitted to the runs.
 
-A step costs a launch and then each unit's compute. Loading costs each unit: beside the step where
-there are workers, before it where there are none. The split of launch and compute is not known, so
-every split is weighed by how well it explains the runs. Residuals carry over to neighbours, and
-forecasts far from every run are wide.
+A step costs a launch and each unit's compute. Loading costs each unit: beside the step with
+workers, else before it. Every split into launch and compute is weighed by how well it
+explains the runs. Residuals carry over to neighbours; forecasts far from all runs are wide.
 """
 
 import functools
@@ -25,7 +24,7 @@ SHAPE = 0.02
 FAR = 0.04
 """The same, far from everything that was measured."""
 TAILS = 4.0
-"""Degrees of freedom of Student's distribution: a run may have been unlucky."""
+"""Degrees of freedom of Student's distribution: runs may be unlucky."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +69,7 @@ class ThroughputModel:
     ) -> None:
         """Fit the points by loader rate and noise.
 
-        `loader`: units/s of the loader alone by workers, empty where it costs nothing. `sigma`:
+        `loader`: units/s of the loader alone by workers; empty: it costs nothing. `sigma`:
         relative standard deviation between equal processes.
         """
         self._first = points[0].batch
@@ -83,7 +82,7 @@ class ThroughputModel:
         ]
 
     def at(self, batch: float, workers: int) -> Forecast:
-        """Mean of all splits for one batch and worker count, and its neighbours' residuals."""
+        """Mean of all splits for one point, and its neighbours' residuals."""
         mean, variance = self._mean(batch, workers)
         near, carried = 0.0, 0.0
         for point, residual in self._residuals:

@@ -25,7 +25,6 @@ from advisor.tuner.state import (
     Stage,
     TunerState,
     change_of,
-    key_of,
     make_request,
     run_trial,
 )
@@ -33,7 +32,7 @@ from advisor.tuner.state import (
 ON_GPU = ("cudnn_benchmark", "channels_last", "tf32")
 """Flags that act on a GPU only."""
 GATED_RUNS = 4.0
-"""Processes that compare the results of a value behind the tolerance: two pairs."""
+"""Processes that compare the results of a gated value: two pairs."""
 QUICKER: dict[str, tuple[JsonScalar, JsonScalar]] = {
     **dict.fromkeys((*ON_GPU, "compile"), (False, True)),
     "attention_impl": ("eager", "sdpa"),
@@ -44,17 +43,17 @@ QUICKER: dict[str, tuple[JsonScalar, JsonScalar]] = {
 def try_values(state: TunerState, knob: Knob, values: Sequence[JsonScalar]) -> Stage:
     """Try each value, from the smallest on; a later one has to beat it by a tie.
 
-    Of a numeric knob the first that is faster inside the declared tolerance is taken. The program
+    Of a numeric knob the first faster one inside the tolerance is taken. The program
     ignores the knob only if no value had an effect.
     """
     gated = knob.knob_class == "numeric"
-    start, key, before = state, key_of(knob), state.verdict_on(knob)
+    start, before = state, state.verdict_on(knob)
     ignored: tuple[Candidate, Run] | None = None
     followed, seen, unconfirmed = False, "", ""
     for number, value in enumerate(values, 1):
         candidate = state.with_value(knob, value)
         if isinstance(candidate, knobs.InvalidChange):
-            state = state.set_verdict(key, "refused", f"{plain_reason(candidate)}.")
+            state = state.set_verdict(knob, "refused", f"{plain_reason(candidate)}.")
             continue
         variant = Variant(candidate=candidate)
         (request,) = requests_of(state, knob, [value])
@@ -66,7 +65,7 @@ def try_values(state: TunerState, knob: Knob, values: Sequence[JsonScalar]) -> S
         )
         if trial is None:
             if not (ignored or followed or before):
-                return state.set_verdict(key, "skipped", OUT_OF_TIME)
+                return state.set_verdict(knob, "skipped", OUT_OF_TIME)
             break
         run = trial.run
         if run is not None and is_ignored(knob, candidate, start.incumbent_run, run):
@@ -83,7 +82,7 @@ def try_values(state: TunerState, knob: Knob, values: Sequence[JsonScalar]) -> S
             state, verdict = yield from passes_gate(state, variant, run)
             if verdict.inside:
                 reason = f"Inside its tolerance{verdict.figures}."
-                return state.adopt(candidate, run).set_verdict(key, "found", reason)
+                return state.adopt(candidate, run).set_verdict(knob, "found", reason)
             seen = f" inside its tolerance{verdict.figures}. {verdict.why}".rstrip(". ")
             if not verdict.refuted:
                 unconfirmed = f"`{value}` was faster{verdict.figures}. {verdict.why}"
@@ -92,20 +91,20 @@ def try_values(state: TunerState, knob: Knob, values: Sequence[JsonScalar]) -> S
     if ignored and not followed:
         return set_ignored(state, knob, *ignored)
     adopted = state.best.key != start.best.key
-    if adopted and change_of(state.best, key) is not None:
+    if adopted and change_of(state.best, knob) is not None:
         reason = f"Faster by itself by more than {state.tie_percent}; the smallest value that was."
-        return state.set_verdict(key, "found", reason)
+        return state.set_verdict(knob, "found", reason)
     found_before = before is not None and before.outcome == "found"
     if not adopted and (found_before or not followed):
         return state
     unchanged = f"No value tested was faster by more than {state.tie_percent}{seen}."
-    return state.set_verdict(key, "kept", unconfirmed or unchanged)
+    return state.set_verdict(knob, "kept", unconfirmed or unchanged)
 
 
 def requests_of(
     state: TunerState, knob: Knob, values: Sequence[JsonScalar]
 ) -> Iterator[TrialRequest]:
-    """Requests of the values that `knob` may take; other steps are timed over a whole item."""
+    """Requests of values that `knob` may take; steps are timed over a whole item."""
     whole_batches = int(knob.kind == "timesteps")
     for value in values:
         candidate = state.with_value(knob, value)
@@ -125,14 +124,14 @@ def with_near_miss(state: TunerState, run: Run | None, knob: Knob, value: JsonSc
 
 
 def tune_loader(state: TunerState) -> Stage:
-    """Tune loader arguments except the workers, where the program waits for data or copies."""
+    """Tune loader arguments but the workers, where the program waits or copies."""
     for argument in LOADER_ARGUMENTS:
         worth = state.waits or ("gpu" in argument.needs and state.copies)
         for knob in state.tunable(argument.kind) if argument.candidates and worth else []:
             effects = state.incumbent_run.effects
             if "workers" in argument.needs and not effects.workers:
                 reason = "The loader has no workers, so this has no effect."
-                state = state.set_verdict(key_of(knob), "kept", reason)
+                state = state.set_verdict(knob, "kept", reason)
                 continue
             if "gpu" in argument.needs and not state.context.has_gpu:
                 continue
@@ -148,7 +147,7 @@ def tune_memory_savers(state: TunerState) -> Stage:
             state = yield from try_values(state, knob, [as_written(knob, False)])
             continue
         reason = "Nothing was seen to be computed twice by torch, so off is no faster."
-        state = state.set_verdict(key_of(knob), "kept", reason)
+        state = state.set_verdict(knob, "kept", reason)
     return state
 
 
@@ -161,7 +160,7 @@ def tune_precision(state: TunerState) -> Stage:
             continue
         here = ", ".join(state.context.precisions)
         reason = f"No other value is known to compute in one of {here}, as this target does."
-        state = state.set_verdict(key_of(knob), "kept", reason)
+        state = state.set_verdict(knob, "kept", reason)
     return state
 
 
@@ -176,7 +175,7 @@ def tune_flags(state: TunerState) -> Stage:
             else:
                 state = yield from try_with_consent(state, knob, [quicker])
                 continue
-            state = state.set_verdict(key_of(knob), "kept", reason)
+            state = state.set_verdict(knob, "kept", reason)
     return state
 
 
@@ -194,7 +193,7 @@ def try_with_consent(state: TunerState, knob: Knob, values: Sequence[JsonScalar]
         f"{names} not tried: no numeric-tolerance or quality measure is declared for this workload "
         "in gpu-advisor.toml."
     )
-    return state.set_verdict(key_of(knob), "listed", reason)
+    return state.set_verdict(knob, "listed", reason)
 
 
 MOST_CONFIRMED = 2
@@ -213,19 +212,18 @@ def tune_steps(state: TunerState) -> Stage:
         else:
             state = yield from shorten(state, knob)
             continue
-        state = state.set_verdict(key_of(knob), "listed", reason)
+        state = state.set_verdict(knob, "listed", reason)
     return state
 
 
 def shorten(state: TunerState, knob: Knob) -> Stage:
     """Find the fewest confirmed steps inside the tolerance, by bisection."""
-    key = key_of(knob)
     state, reference = yield from measure_reference(state)
     if reference == OUT_OF_TIME:
-        return state.set_verdict(key, "skipped", OUT_OF_TIME)
+        return state.set_verdict(knob, "skipped", OUT_OF_TIME)
     if isinstance(reference, str):
         reason = f"The original's quality could not be measured: {reference}."
-        return state.set_verdict(key, "refused", reason)
+        return state.set_verdict(knob, "refused", reason)
     counts, stop = step_counts(state, knob)
     variants = [(Variant(candidate=candidate), f"{steps} steps") for steps, candidate in counts]
     screened: dict[int, Verdict] = {}
@@ -247,7 +245,7 @@ def shorten(state: TunerState, knob: Knob) -> Stage:
         stop = verdict.why
         if not verdict.refuted:
             break
-    return state.set_verdict(key, "refused", f"Kept. {stop}")
+    return state.set_verdict(knob, "refused", f"Kept. {stop}")
 
 
 def step_counts(state: TunerState, knob: Knob) -> tuple[list[tuple[int, Candidate]], str]:
@@ -275,4 +273,4 @@ def time_steps(state: TunerState, knob: Knob, steps: int, candidate: Candidate, 
     )
     schedule = f"; the linked schedule moved: {along}" if along else ""
     held = "The bounds of every quality measure are inside its tolerance, on seeds that did not "
-    return state.set_verdict(key_of(knob), "found", f"{held}choose it{schedule}. {stop}")
+    return state.set_verdict(knob, "found", f"{held}choose it{schedule}. {stop}")
