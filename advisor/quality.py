@@ -46,7 +46,8 @@ class QualityJudgement:
     """Figures of a run that could be paired."""
     stage: Stage
     within: bool
-    """Chosen: the value keeps the limit. Confirmed: its bounds do, and are no wider."""
+    """Chosen: the value is inside the limit. Confirmed: the whole of its bounds is, and they are
+    no wider than the tolerance."""
 
 
 def read_measures(measures: Mapping[str, QualityMeasure], output: str) -> Values:

@@ -131,7 +131,7 @@ def comparison_interval(
 
 
 def estimate_inside(low: float, high: float, *estimates: float) -> float:
-    """First estimate strictly inside bounds of maybe another sample, else their middle."""
+    """First estimate strictly inside the bounds, else their middle."""
     found = (*estimates, (low + high) / 2)
     return next((each for each in found if low < each < high), estimates[0])
 

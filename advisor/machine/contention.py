@@ -58,7 +58,7 @@ class LoadReading:
     """CPU seconds of all processes, on the CPUs that we may use."""
     steal_s: float
     own_s: Mapping[int, float]
-    """CPU seconds by the root of the run, of each trial beside it, and of this process."""
+    """CPU seconds by root: of the run, each trial beside it, this process."""
     waited_s: Mapping[Thread, float]
     """Seconds that each thread of the run waited for a CPU so far."""
     others: Mapping[Key, tuple[str, float]]

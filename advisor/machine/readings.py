@@ -38,7 +38,7 @@ class GpuSample:
     time: float = 0.0
     """Epoch seconds."""
     gpu_util_pct: float | None = None
-    """Share of the driver's last sample period (1/6 to 1 s) with a kernel running."""
+    """Share of the driver's last period (1/6 to 1 s) with a kernel running."""
     gpu_mem_used_gib: float | None = None
     power_w: float | None = None
     """A one second average on most cards since Ampere."""
@@ -54,7 +54,7 @@ class GpuSample:
     hidden_pids: tuple[int, ...] = ()
     """Those that do not exist in our process id namespace."""
     working_pids: tuple[int, ...] | None = None
-    """Processes that ran kernels a moment ago; empty also where the driver names none."""
+    """Processes that ran kernels just now; empty also if the driver names none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

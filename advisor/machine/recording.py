@@ -184,10 +184,7 @@ SLOW_INTERVAL_S = 1.0
 
 
 class Sampler:
-    """Sampler of all GPUs that `environ` shows: on which one computes is known only after.
-
-    Process `root` and its descendants are the watched program's own.
-    """
+    """Sampler of all GPUs in `environ`; processes below `root` are the program's."""
 
     def __init__(self, root: int, environ: Mapping[str, str]) -> None:
         nvml, devices, self._no_gpu = shown_devices(environ)

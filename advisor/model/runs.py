@@ -6,8 +6,7 @@ from typing import Literal
 JsonScalar = str | int | float | bool | None
 
 KnobClass = Literal["free", "training", "numeric", "quality"]
-"""free: results cannot change; training: optimisation changes; numeric: rounding changes;
-quality: the product itself changes."""
+"""Changes of results: free: none; training: its course; numeric: rounding; quality: all."""
 
 Phase = Literal["train", "eval", "test", "any"]
 
@@ -25,13 +24,13 @@ Purpose = Literal[
 EffectVerdict = Literal["took effect", "ignored", "unknown"]
 
 TrainingSign = Literal["optimizer", "backward", "gradients"]
-"""optimizer: one of torch's stepped; backward, gradients: the program steps by itself."""
+"""optimizer: one of torch's stepped; the others: the program steps by itself."""
 
 SAMPLER_FORWARDS = 4
 """From so many forwards a unit on it is an iterative sampler."""
 
 TRAINING_STEPS = ("optimizer step", "training step")
-"""Kinds of step that end in an update: of an optimizer of torch's, or of the program's own."""
+"""Kinds of step that end in an update: by torch's optimizer, or the program's own."""
 
 BEFORE_TRAINING = "No optimizer step was seen: if this is a training, shorten its first evaluation"
 
@@ -156,7 +155,7 @@ class Footprint:
     optimizer: int
     """State that it keeps from step to step."""
     activations: int
-    """All else at the peak: the batch, and results of forwards, backwards and updates."""
+    """All else: the batch, and results of forwards, backwards and updates."""
 
     @property
     def whole(self) -> int:
@@ -177,15 +176,15 @@ class Shares:
 
     data_wait: float | None = None
     host_to_device: float | None = None
-    """A device had nothing to do while the host copied to it, or could not queue ahead for that."""
+    """A device was idle while the host copied to it, or could not queue ahead for that."""
     compute: float | None = None
-    """Of the host in the model's calls; where a device computes, of that device at work."""
+    """Of the host in the model's calls; of a device that computes, at work."""
     launch: float | None = None
-    """A device had no more to do than the kernels that the host was just launching."""
+    """A device had only the kernels that the host was just launching."""
     sync: float | None = None
-    """A device had nothing to do because the host had waited for it instead of queueing ahead."""
+    """A device was idle as the host had waited for it instead of queueing ahead."""
     other: float | None = None
-    """Host code between the calls above; where a device computes, with nothing queued for it."""
+    """Host code between the calls above; beside a device, with nothing queued."""
     saving: float | None = None
 
 
@@ -293,7 +292,7 @@ class ResultFile:
     first: tuple[tuple[float | str, ...], ...] = ()
     """Values of the first items, in order; of texts a digest."""
     sampled: bool = False
-    """True for samples or means of pictures or sounds, of which a few may differ."""
+    """True for values of pictures or sounds, of which a few may differ."""
     digest: str | None = None
     """Digest of the whole file, if its content is unreadable."""
 
@@ -307,14 +306,14 @@ class Run:
     """Units of work finished inside the window."""
     units_per_s: float
     tokens_per_s: float | None = None
-    """Token positions a second, without padding where that is known; None: no tokens go in."""
+    """Token positions a second, without known padding; None: no tokens go in."""
     rate_source: str
     """Way in which the units were counted: `optimizer steps x batch`."""
     window_start: float
     window_end: float
     """Epoch seconds of the measured window."""
     windows: tuple[float, ...] = ()
-    """Units/s of consecutive sub-windows; steadiness only, never a sample of runs."""
+    """Units/s of consecutive sub-windows: for steadiness, never a sample."""
     disturbance: Disturbance = field(default_factory=Disturbance)
     step_ms: float | None = None
     """Mean wall time of one training step, loader batch or root forward."""
@@ -322,25 +321,25 @@ class Run:
     probe_share: float = 0.0
     """Share of the window in the probe's hooks, on a CPU, as they measured it."""
     latency_p50_ms: float | None = None
-    """Half of the batches took so long, or less; None where only a part of one was seen."""
+    """Half of the batches took so long or less; None of less than one."""
     latency_p95_ms: float | None = None
     """The same of 95 in a hundred; of fewer than 20 the slowest."""
     wait_share: float | None = None
     """Part of the window inside the loader's `__next__`; None without a loader."""
     shares: Shares = field(default_factory=Shares)
     stages: tuple[Stage, ...] = ()
-    """Networks that took turns in an inference, in the order of their first calls."""
+    """Networks that took turns in an inference, by their first calls."""
     phases: tuple[RunPhase, ...] = ()
-    """Of the whole process, in seconds; they sum to its wall time. None of several ranks."""
+    """Of the whole process: seconds that sum to its wall time. None of several ranks."""
     host_growth_gib_per_min: float | None = None
-    """Growth of host memory after the first third of the run; None of less than a minute."""
+    """Growth of host memory after the first third; None of less than a minute."""
     whole_units: float = 0.0
-    """Units that were finished from load to result, not extrapolated from forwards."""
+    """Units finished from load to result, not extrapolated from forwards."""
     peak_mem_gib: float | None = None
-    """Device allocator peak; host peak RSS of the process tree where there is no device."""
+    """Device allocator peak; without a device the process tree's peak RSS."""
     peak_host_gib: float | None = None
     peak_device_gib: float | None = None
-    """Peak of the device allocator, freed blocks included: the card must give it."""
+    """Peak of the device allocator with freed blocks: the card must give it."""
     losses: tuple[float, ...] = ()
     effects: Effects = field(default_factory=Effects)
     ceilings: tuple[LoaderCeiling, ...] = ()
@@ -357,7 +356,7 @@ class Run:
     """None where the plan had none, or the probe could not say."""
     telemetry: Telemetry = field(default_factory=Telemetry)
     cards: tuple[Card, ...] = ()
-    """That the model was on, one for each rank; none on a CPU, or where the probe could not say."""
+    """Of the model, one for each rank; none on a CPU, or where it was not seen."""
     ranks: int = 1
     rank_units_per_s: tuple[float, ...] = ()
     rank_mem_gib: tuple[float, ...] = ()
@@ -365,15 +364,15 @@ class Run:
     backward_share: float | None = None
     """Of the window in backward passes, at whose end ranks wait for each other."""
     straggler: Straggler | None = None
-    """If ranks update together: the one that the others wait for. The shares are its own."""
+    """Of ranks that update together, the one waited for. The shares are its own."""
     files_created: tuple[str, ...] = ()
-    """Outside the scratch directory, relative to the working directory; an overlay drops them."""
+    """Outside of scratch, relative to the working directory; an overlay drops them."""
     files_changed: tuple[str, ...] = ()
-    """Files of the user that the program altered or removed; named like `files_created`."""
+    """Files of the user that the program altered or removed, named likewise."""
     files_in_window: int | None = None
     """Files that are no logs, last written inside the window; None: not known."""
     results: tuple[ResultFile, ...] = ()
-    """Files of items that the run left, as far as the isolation could look into them."""
+    """Files of items that the run left, as far as the isolation shows them."""
     isolation: str | None = None
     """Isolation of the writes: overlay, landlock, or guard (nothing but names)."""
     to_its_end: bool = False

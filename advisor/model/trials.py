@@ -21,7 +21,7 @@ class Interval:
     """Number of independent units (processes or pairs of processes)."""
 
     def widened(self, share: float) -> Interval:
-        """The interval of a ratio, with bounds at least `share` away from the estimate."""
+        """Interval of a ratio, its bounds at least `share` off the estimate."""
         least, most = self.estimate / (1 + share), self.estimate * (1 + share)
         return replace(self, low=min(self.low, least), high=max(self.high, most))
 
@@ -64,26 +64,26 @@ class MeasurePlan:
     """Task of the probe inside one process."""
 
     mode: Literal["window", "whole", "observe"] = "window"
-    """window: stop once it is full; whole: measure to the end; observe: record effects only."""
+    """window: stop once full; whole: measure to the end; observe: effects only."""
     measure_s: float = 3.0
     min_steps: int = 20
     whole_batches: int = 0
     """In window mode, finish at least this many loader batches before stopping."""
     longest_s: float | None = None
-    """In window mode, stop so long after the first step however full the window is."""
+    """In window mode, stop so long after the first step in any case."""
     validation: bool = False
     """Measure the validations of a training, not its updates."""
     forwards_per_unit: float | None = None
-    """Known from an earlier whole unit: lets an iterative sampler stop inside a batch."""
+    """Of an earlier whole unit: an iterative sampler may stop inside a batch."""
     ceilings_workers: tuple[int, ...] = ()
-    """After the window: profile one step, then run the loader alone with each worker count."""
+    """After the window: profile a step, and run the loader alone by each count."""
     ceilings_s: float = 1.5
     trace: bool = False
-    """After the window: list the operations and storages of one step, for a prediction."""
+    """After the window: list operations and storages of a step, to predict."""
     stand_in: GpuProfile | None = None
     """Card that the program believes to have, on a host without one."""
     whatif: str | None = None
-    """A what-if, tried in-process: `channels_last`, `loader.num_workers=4@train.py:88`."""
+    """Tried in the process: `channels_last`, `loader.num_workers=4@train.py:88`."""
     memory_cap_gib: float | None = None
     """Cap on the CUDA allocator, to stand in for a smaller card."""
     unit_regex: str | None = None
@@ -122,7 +122,7 @@ class Trial:
     label: str
     candidate: Candidate
     command: tuple[str, ...]
-    """The user's argv; tokens that name a TrialFile's original are replaced by its copy."""
+    """The user's argv; the copy of a TrialFile replaces its original there."""
     cwd: str
     scratch: str
     """Directory of this trial alone: TMPDIR, outputs, probe records, logs."""
@@ -136,19 +136,19 @@ class Trial:
     """Longest silence after a step."""
     total_limit_s: float = 600.0
     steps_limit_s: float | None = None
-    """Longest time from the first step to the end of the window; None: as long as the others."""
+    """Longest time from the first step to the window's end; None: the other limits."""
     allow_writes: bool = False
-    """Let the program open the user's existing files for writing, where nothing isolates it."""
+    """Let a program that nothing isolates write to the user's existing files."""
     spared: tuple[str, ...] = ()
-    """Absolute paths never written. Under Landlock nothing can be made beside them either."""
+    """Absolute paths never written; under Landlock nothing is made beside them."""
     hidden: tuple[str, ...] = ()
-    """Folders of the host that the program cannot read, nor connect to sockets of others."""
+    """Folders that the program cannot read, nor connect to others' sockets there."""
     shown: tuple[str, ...] = ()
     """Paths in `hidden` that the program sees all the same."""
     network: bool = True
     """Leave the network open, where the host could close it."""
     made: tuple[str, ...] = ()
-    """Files that earlier trials created, relative to `cwd` or absolute: not the user's."""
+    """Files that earlier trials created, relative to `cwd` or absolute."""
     caches: str | None = None
-    """Folder that keeps what trials add to caches, for the later trials of the same call."""
+    """Folder with what trials add to caches, for later trials of the call."""
     origins: Origins | None = None

@@ -189,7 +189,7 @@ INCONCLUSIVE = {"timeout", "interrupted"}
 
 
 def check_memory(state: TunerState) -> Stage:
-    """Run a proven batch on a card through one pass: a validation may need more memory."""
+    """Run a proven batch on a card through a pass: validation may need more."""
     winner = proven_candidate(state)
     run = proven_run(state, winner)
     grown = [knob for knob in state.of_kind("batch_size") if change_of(winner, knob)]

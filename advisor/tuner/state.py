@@ -243,7 +243,7 @@ class TunerState:
 
     @property
     def copies(self) -> bool:
-        """True if the best so far spends time on copies to a GPU, which pinned memory shortens."""
+        """True if copies to a GPU take time, which pinned memory shortens."""
         return (self.incumbent_run.shares.host_to_device or 0.0) > MIN_WAIT_SHARE
 
     @property
@@ -278,7 +278,7 @@ class TunerState:
 
     @property
     def tie_percent(self) -> str:
-        """The tie threshold as text, beside the noise of equal runs where that is more."""
+        """The tie threshold as text, with the noise of equal runs if that is more."""
         shown = f"{100 * self.tie_threshold:.2g} %"
         noise = self.noise_of(self.best)
         if noise > self.tie_threshold:
@@ -342,7 +342,7 @@ class TunerState:
         return self.price_s + FEWEST_ROUNDS * self.round_s
 
     def budget_for(self, more_s: float) -> float:
-        """Budget that holds `more_s` of processes beside the time of the present one."""
+        """Budget that holds `more_s` of processes beside its present time."""
         return SPARE * (self.context.budget_s + more_s)
 
     def with_result(self, result: Result) -> Self:
