@@ -254,5 +254,5 @@ def apart(old: Sequence[float], new: Sequence[float]) -> float:
     if len(old) != len(new) or not all(map(math.isfinite, (*old, *new))):
         return math.inf
     size = math.hypot(*old)
-    length = math.hypot(*(b - a for a, b in zip(old, new, strict=True)))
+    length = math.dist(old, new)
     return length / size if size else (0.0 if not length else math.inf)

@@ -94,7 +94,7 @@ class Executor:
     _last_id: int = 0
 
     def answer(
-        self, request: TrialRequest | ABTest, ahead: Callable[[], Iterable[TrialRequest]]
+        self, request: TrialRequest | ABTest, ahead: Iterable[TrialRequest]
     ) -> TrialResult | Comparison | SkippedRun:
         """Result of `request`. Raises InterruptedByUserError; finished runs are kept."""
         if request.purpose != "baseline":
@@ -104,7 +104,7 @@ class Executor:
         if request.purpose == "baseline" and self._baselines() and self.cards == 1:
             self._find_equal_cards(request)
         elif self.cards > 1:
-            self._run_ahead([request, *ahead()])
+            self._run_ahead([request, *ahead])
         return self.measure(request)
 
     def _find_equal_cards(self, request: TrialRequest) -> None:

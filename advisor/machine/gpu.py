@@ -25,7 +25,7 @@ def read_gpus(environ: Mapping[str, str] = os.environ) -> tuple[tuple[Gpu, ...],
 
 
 def shown_devices(environ: Mapping[str, str]) -> tuple[Any, list[Device], str | None]:
-    """Return pynvml, the devices visible to CUDA, and why there is none."""
+    """Pynvml, the devices visible to CUDA, and why there is none."""
     nvml, note = _load()
     if nvml is None:
         return None, [], note

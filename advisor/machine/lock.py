@@ -16,9 +16,8 @@ from advisor.errors import StateBusyError, StateUnusableError
 
 def runtime_dir() -> Path:
     """Folder of this user's locks: TMPDIR may differ between jobs of one runner."""
-    if own := os.environ.get("GPU_ADVISOR_RUNTIME_DIR"):
-        return Path(own)
-    return Path(f"/tmp/gpu-advisor-{os.getuid()}")  # noqa: S108 (checked in _own_folder)
+    own = os.environ.get("GPU_ADVISOR_RUNTIME_DIR")
+    return Path(own or f"/tmp/gpu-advisor-{os.getuid()}")  # noqa: S108 (see _own_folder)
 
 
 @contextlib.contextmanager

@@ -55,7 +55,7 @@ def match(device_name: str, memory_gib: float | None = None) -> GpuProfile | Non
 
 
 def usable_gib(profile: GpuProfile, total_gib: float | None = None) -> float:
-    """Return usable memory of a card with its own total, which is less."""
+    """Usable memory of a card with its own total, which is less."""
     total = min(profile.memory_gib, total_gib or profile.memory_gib)
     return total * (1 - MARGIN) - profile.context_mib / 1024
 

@@ -88,7 +88,7 @@ class GpuReader:
 
 
 def optional(nvml: Any, call: Callable[..., T], *args: Any) -> T | None:
-    """Return an NVML call's result, or None."""
+    """An NVML call's result, or None."""
     try:
         return call(*args)
     except nvml.NVMLError:

@@ -17,7 +17,7 @@ from advisor.model import Card, Telemetry
 
 
 def positions(uuids: Sequence[str | None], used: Sequence[Card]) -> list[int]:
-    """Return positions of the cards a program used, among those watched.
+    """Positions of the cards a program used, among those watched.
 
     CUDA and NVML may number cards differently: UUIDs decide, else the number.
     """

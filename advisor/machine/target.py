@@ -38,7 +38,7 @@ class Target:
 
     @property
     def present(self) -> bool:
-        """Return True if the trials run on this very card."""
+        """True if the trials run on this very card."""
         return not self.note
 
 
@@ -62,7 +62,7 @@ def resolve(name: str, machine: Machine) -> Target:
 
 
 def memory_limit_gib(found: Target, host_gib: float) -> float:
-    """Return the memory limit of a candidate, never above what is free."""
+    """Memory limit of a candidate, never above what is free."""
     free = found.gpu.memory_free_gib if found.gpu else None
     limits = [] if free is None else [FREE_SHARE * free]
     if found.profile is not None:

@@ -387,17 +387,17 @@ class Run:
 
     @property
     def trains(self) -> bool:
-        """Return True if the program may train."""
+        """True if the program may train."""
         return self.step_kind in TRAINING_STEPS or self.effects.trains is not None
 
     @property
     def updates(self) -> bool:
-        """Return True if training updates were certain."""
+        """True if training updates were certain."""
         return self.step_kind in TRAINING_STEPS or self.effects.trains == "optimizer"
 
     @property
     def unseen(self) -> bool:
-        """Return True if the probe saw no model."""
+        """True if the probe saw no model."""
         seen = self.effects
         return self.step_kind is None and seen.model_site is None and not seen.input_shapes
 

@@ -1,10 +1,9 @@
 """Settings of a config or command, and changes."""
 
-from __future__ import annotations
-
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from advisor.model.runs import JsonScalar, KnobClass, Phase
 
@@ -108,11 +107,11 @@ class Candidate:
         """New values of one document, by path."""
         return {c.path: c.new for c in self.changes if c.document == document}
 
-    def with_changes(self, *changes: Change) -> Candidate:
-        """Return this candidate with further `changes`."""
+    def with_changes(self, *changes: Change) -> Self:
+        """This candidate with further `changes`."""
         merged = {(c.document, c.path): c for c in (*self.changes, *changes)}
-        return Candidate(changes=tuple(c for c in merged.values() if c.new != c.old))
+        return replace(self, changes=tuple(c for c in merged.values() if c.new != c.old))
 
-    def only(self, *classes: KnobClass) -> Candidate:
+    def only(self, *classes: KnobClass) -> Self:
         """The part of this candidate that belongs to `classes`."""
-        return Candidate(changes=tuple(c for c in self.changes if c.knob_class in classes))
+        return replace(self, changes=tuple(c for c in self.changes if c.knob_class in classes))

@@ -1,9 +1,7 @@
 """Trial: one process to be run, with its plan and its outcome."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 from advisor.model.machines import GpuProfile
 from advisor.model.runs import JsonScalar, KnobClass, Purpose
@@ -20,7 +18,7 @@ class Interval:
     n: int
     """Number of independent units (processes or pairs of processes)."""
 
-    def widened(self, share: float) -> Interval:
+    def widened(self, share: float) -> Self:
         """Interval of a ratio, its bounds at least `share` off the estimate."""
         least, most = self.estimate / (1 + share), self.estimate * (1 + share)
         return replace(self, low=min(self.low, least), high=max(self.high, most))
@@ -91,7 +89,7 @@ class MeasurePlan:
 
     @property
     def whole(self) -> bool:
-        """Return True if a run finishes an item."""
+        """True if a run finishes an item."""
         return self.mode == "whole" or self.whole_batches > 0
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
 from advisor.machine import profiles
+from advisor.machine.readings import GIB
 from advisor.model import GpuProfile, Run
 from advisor.prediction.allocator import fits, peak_of
 from advisor.prediction.trace import Operation, Trace, at_batch
@@ -92,7 +93,6 @@ LARGEST_BATCH = 1 << 16
 DOUBLINGS = 16
 TIE = 0.05
 """A batch is worth its memory if its rate is better by more."""
-GIB = 1024.0**3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ class Traced:
     @property
     def largest(self) -> int:
         """Largest batch that is worth a look."""
-        return min(LARGEST_BATCH, int(self.run.effects.data_items or LARGEST_BATCH))
+        return min(LARGEST_BATCH, self.run.effects.data_items or LARGEST_BATCH)
 
     @property
     def sizes(self) -> list[float]:
@@ -207,7 +207,7 @@ def largest_batch(found: Traced, card: GpuProfile) -> float | None:
 
 
 def suggested_batch(found: Traced, card: GpuProfile, most: float) -> float:
-    """Smallest of `most` and doublings of the own whose rate ties with the best."""
+    """Smallest of `most` and the sizes below it that ties with the best."""
     sizes = [*(size for size in found.sizes if size < most), most]
     times = (step_time(found.at(size), card, found.rates).seconds for size in sizes)
     rates = [size / seconds for size, seconds in zip(sizes, times, strict=True)]

@@ -290,7 +290,7 @@ def try_variant(
         make_request(state, each, purpose, ran=state.best_run) for each in (variant, *following)
     ]
     state, trial = yield from run_trial(
-        state, requests[0], kept_s=compared_s, matters=False, ahead=lambda: requests[1:]
+        state, requests[0], kept_s=compared_s, matters=False, ahead=requests[1:]
     )
     run = trial.run if trial else None
     if run is None or (variant.whatif and not (run.whatif and run.whatif.applied)):

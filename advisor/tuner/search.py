@@ -7,14 +7,13 @@ one search. It ends when no further point promises more than a tie.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Self
 
 from advisor import knobs, numbers
 from advisor.executor.comparison import COLLAPSED
 from advisor.executor.requests import TrialRequest, Variant
 from advisor.machine.readings import GIB
-from advisor.model import Candidate, Knob, Run
+from advisor.model import Candidate, Failure, Knob, Run
 from advisor.tuner import output_check
 from advisor.tuner.effects import alters_training, is_ignored, is_only_suggested, set_ignored
 from advisor.tuner.state import (
@@ -114,7 +113,7 @@ def explore(state: TunerState, batch: Knob | None, workers: Knob | None) -> Stag
             continue
         request = request_at(state, grid, point, model, candidate)
         matters = promise > state.context.smallest_gain
-        ahead = partial(next_requests, state, grid, point, model)
+        ahead = next_requests(state, grid, point, model)
         state, trial = yield from run_trial(state, request, matters=matters, ahead=ahead)
         if trial is not None and trial.run and is_outlier(state, grid, model, point, trial.run):
             again = replace(request, fresh=True, series="again")
@@ -123,10 +122,9 @@ def explore(state: TunerState, batch: Knob | None, workers: Knob | None) -> Stag
         if trial is None:
             grid = replace(grid, stop=OUT_OF_BUDGET) if grid.stop == FLAT else grid
             break
-        run = trial.run
-        if run is None:
-            failure = trial.result
-            why = f"{point[0]} failed: {failure.kind}. {failure.evidence}".rstrip(".")  # type: ignore[union-attr]
+        run = trial.result
+        if isinstance(run, Failure):
+            why = f"{point[0]} failed: {run.kind}. {run.evidence}".rstrip(".")
             grid = grid.without(point, why)
             continue
         for knob in filter(None, grid.knobs):
@@ -160,8 +158,7 @@ def next_requests(
     while following is not None and isinstance(candidate, Candidate):
         run = replace(grid.runs[grid.start][1], peak_mem_gib=None)
         forecast = forecast_at(model, following)
-        guess = replace(
-            grid.points[0],
+        guess = grid.points[0]._replace(
             batch=batch_of(following),
             workers=following[1],
             rate=math.exp(forecast.log_rate + forecast.sd),
@@ -296,7 +293,7 @@ def most_promising(
         return max(larger), 0.0  # noise hides what twice the batch gains
     batch, most = level = smallest_level(state, grid, ran)
     for alone in filter(new.__contains__, moved_alone(grid, level)):
-        hoped = replace(new[alone], log_rate=new[alone].log_rate + new[alone].sd)
+        hoped = new[alone]._replace(log_rate=new[alone].log_rate + new[alone].sd)
         if within_noise(state, hoped, ran[level]):
             return alone, 0.0
     fewer = (point for point in new if point[0] == batch and grid.start[1] <= point[1] < most)
@@ -312,7 +309,7 @@ def worth(state: TunerState, model: ThroughputModel, point: GridPoint) -> Foreca
     found = forecast_at(model, point)
     if not state.context.objective.metric.of_batch:
         return found
-    return replace(found, log_rate=found.log_rate - math.log(batch_of(point)))
+    return found._replace(log_rate=found.log_rate - math.log(batch_of(point)))
 
 
 def allowed_points(state: TunerState, grid: Grid) -> list[GridPoint]:

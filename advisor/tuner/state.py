@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal, NamedTuple, Self, TypeVar
@@ -107,8 +107,7 @@ RECENT = 8
 OUT_OF_TIME = "The budget was spent before another value could run."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnobVerdict:
+class KnobVerdict(NamedTuple):
     """Verdict of a stage on one knob, before the confirmation."""
 
     knob: KnobKey
@@ -117,8 +116,7 @@ class KnobVerdict:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Skipped:
+class Skipped(NamedTuple):
     """A request that did not fit into the budget."""
 
     what: str
@@ -127,11 +125,10 @@ class Skipped:
     """Left for it, beside the time kept for the confirmation."""
     matters: bool
     """It could have changed what is written."""
-    stopped: bool = False
+    stopped: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NearMiss:
+class NearMiss(NamedTuple):
     """Value that was faster in its run, by less than equal runs differ."""
 
     knob: Knob
@@ -362,9 +359,8 @@ class TunerState:
 
     def set_verdict(self, knob: Knob | Change, outcome: str, reason: str) -> Self:
         """With a verdict on `knob` that replaces an earlier one."""
-        key = key_of(knob)
-        verdict = KnobVerdict(knob=key, outcome=outcome, reason=reason)  # type: ignore[arg-type]
-        others = (each for each in self.verdicts if each.knob != key)
+        verdict = KnobVerdict(key_of(knob), outcome, reason)  # type: ignore[arg-type]
+        others = (each for each in self.verdicts if each.knob != verdict.knob)
         return replace(self, verdicts=(*others, verdict))
 
     def skip(
@@ -376,10 +372,7 @@ class TunerState:
         matters: bool = True,
         stopped: bool = False,
     ) -> Self:
-        remaining_s = self.remaining_s - kept_s
-        entry = Skipped(
-            what=what, needed_s=needed_s, remaining_s=remaining_s, matters=matters, stopped=stopped
-        )
+        entry = Skipped(what, needed_s, self.remaining_s - kept_s, matters, stopped)
         others = tuple(each for each in self.skipped if each.what != what)
         return replace(self, skipped=(*others, entry))
 
@@ -471,15 +464,12 @@ def change_of(candidate: Candidate, knob: Knob) -> Change | None:
     return next((c for c in candidate.changes if key_of(c) == key_of(knob)), None)
 
 
-Ahead = Callable[[], Iterable[TrialRequest]]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchStep:
     request: TrialRequest | ABTest
     state: TunerState
-    ahead: Ahead = field(default=lambda: (), compare=False)
-    """Requests that may follow, for further cards."""
+    ahead: Iterable[TrialRequest] = field(default=(), compare=False)
+    """Requests that may follow, for further cards; read once, if at all."""
 
 
 Stage = Generator[SearchStep, Result, TunerState]
@@ -524,7 +514,7 @@ def run_trial(
     kept_s: float | None = None,
     more_s: float = 0.0,
     matters: bool = True,
-    ahead: Ahead = lambda: (),
+    ahead: Iterable[TrialRequest] = (),
 ) -> Trials[TrialResult | None]:
     """Run `request`; None where it does not fit beside `kept_s`, by default the reserve.
 

@@ -9,7 +9,6 @@ import functools
 import itertools
 import math
 import statistics
-from dataclasses import dataclass
 from typing import NamedTuple
 
 NORMAL = statistics.NormalDist()
@@ -27,8 +26,7 @@ TAILS = 4.0
 """Degrees of freedom of Student's distribution: runs may be unlucky."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class Point(NamedTuple):
     """One run as the fit sees it."""
 
     batch: float
@@ -42,8 +40,7 @@ class Point:
         return max(1e-3, 1.0 - self.wait_share) * self.batch / self.rate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forecast:
+class Forecast(NamedTuple):
     """Expected rate of one point, smoothed by its neighbours."""
 
     log_rate: float

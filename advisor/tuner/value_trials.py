@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 
 from advisor import knobs
 from advisor.executor.requests import TrialRequest, Variant
@@ -59,7 +58,7 @@ def try_values(state: TunerState, knob: Knob, values: Sequence[JsonScalar]) -> S
         (request,) = requests_of(state, knob, [value])
         kept_s = state.gated_reserve_s if gated else None
         more_s = GATED_RUNS * request.expected_s if gated else 0.0
-        ahead = partial(requests_of, state, knob, values[number:])
+        ahead = requests_of(state, knob, values[number:])
         state, trial = yield from run_trial(
             state, request, kept_s=kept_s, more_s=more_s, ahead=ahead
         )
@@ -119,8 +118,7 @@ def with_near_miss(state: TunerState, run: Run | None, knob: Knob, value: JsonSc
     small = gain <= 1 + state.context.smallest_gain
     if run is None or small or state.context.objective.broken(run) or unusable(state, run):
         return state
-    near = NearMiss(knob=knob, value=value, gain=gain)
-    return replace(state, near_misses=(*state.near_misses, near))
+    return replace(state, near_misses=(*state.near_misses, NearMiss(knob, value, gain)))
 
 
 def tune_loader(state: TunerState) -> Stage:
