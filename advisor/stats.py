@@ -68,12 +68,8 @@ def walsh_interval(values: Sequence[float], alpha: float) -> Interval:
 
 def _bounded(ascending: Sequence[float], k: int, n: int) -> Interval:
     """Median, between the k-th value from below and from above."""
-    return Interval(
-        estimate=statistics.median(ascending),
-        low=ascending[k - 1] if k else -math.inf,
-        high=ascending[-k] if k else math.inf,
-        n=n,
-    )
+    low, high = (ascending[k - 1], ascending[-k]) if k else (-math.inf, math.inf)
+    return Interval(estimate=statistics.median(ascending), low=low, high=high, n=n)
 
 
 @cache
@@ -122,12 +118,8 @@ def comparison_interval(
     ranks = two_sample_interval(candidate, reference, used)
     pairs = paired_interval(ratios, max(ALPHA - used, for_pairs), sigma=sigma)
     low, high = max(ranks.low, pairs.low), min(ranks.high, pairs.high)
-    return Interval(
-        estimate=estimate_inside(low, high, pairs.estimate, ranks.estimate),
-        low=low,
-        high=high,
-        n=n,
-    )
+    estimate = estimate_inside(low, high, pairs.estimate, ranks.estimate)
+    return Interval(estimate=estimate, low=low, high=high, n=n)
 
 
 def estimate_inside(low: float, high: float, *estimates: float) -> float:

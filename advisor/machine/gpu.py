@@ -82,11 +82,9 @@ def _devices(nvml: Any) -> tuple[list[Device], str | None]:
         except nvml.NVMLError as problem:
             note = f"GPU {index} could not be opened: {problem}."
             continue
-        mig = _mig_mode(nvml, handle)
-        card = Device(
-            index=index, handle=handle, uuid=optional(nvml, nvml.nvmlDeviceGetUUID, handle), mig=mig
-        )
-        found += (_slices(nvml, card) if mig else []) or [card]
+        uuid = optional(nvml, nvml.nvmlDeviceGetUUID, handle)
+        card = Device(index=index, handle=handle, uuid=uuid, mig=_mig_mode(nvml, handle))
+        found += (_slices(nvml, card) if card.mig else []) or [card]
     return found, None if found else note
 
 

@@ -203,14 +203,12 @@ class Sampler:
         self._stopping.set()
         self._thread.join()
 
-    def summary(
-        self, window_start: float, window_end: float, used: Sequence[Card] = ()
-    ) -> Telemetry:
+    def summary(self, start: float, end: float, used: Sequence[Card] = ()) -> Telemetry:
         if self._no_gpu is not None:
-            return summed_up((), dict.fromkeys(READINGS, self._no_gpu), window_start, window_end)
+            return summed_up((), dict.fromkeys(READINGS, self._no_gpu), start, end)
         each = positions([reader.uuid for reader in self._readers], used) or [0]
         cards = (self._readers[number] for number in each)
-        return merged([summed_up(c.samples, c.gaps, window_start, window_end) for c in cards])
+        return merged([summed_up(c.samples, c.gaps, start, end) for c in cards])
 
     def _run(self) -> None:
         slow_due = 0.0

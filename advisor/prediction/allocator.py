@@ -74,9 +74,7 @@ class Allocator:
             bisect.insort_left(free, rest, key=BY_SIZE)
         block.free = False
         self.allocated += block.size
-        self.peak = Peak(
-            max(self.peak.allocated, self.allocated), max(self.peak.reserved, self.reserved)
-        )
+        self.peak = Peak(*map(max, self.peak, (self.allocated, self.reserved)))
         return block
 
     def give(self, block: _Block) -> None:

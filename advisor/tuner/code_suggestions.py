@@ -216,10 +216,8 @@ def compare(state: TunerState, suggestion: Suggestion, share_s: float) -> Stage:
 
 
 def is_confirmed(state: TunerState, suggestion: Suggestion) -> bool:
-    outcome = suggestion.outcome
-    return outcome is not None and outcome.proven(
-        state.context.objective, state.context.smallest_gain
-    )
+    outcome, context = suggestion.outcome, state.context
+    return outcome is not None and outcome.proven(context.objective, context.smallest_gain)
 
 
 def suggest(state: TunerState, title: str, tried: Tried, reason: str, **more: Any) -> TunerState:
@@ -250,9 +248,8 @@ def fastest(
     not fit, or at two in a row without a gain: one may have met a slow moment.
     """
     missed = False
-    for number, variant in enumerate(variants, 1):
-        following = (*variants[number:], *later)
-        state, run = yield from try_variant(state, variant, knob, following)
+    for number, variant in enumerate(variants):
+        state, run = yield from try_variant(state, [*variants[number:], *later], knob)
         if run is not None and is_faster(state, run, best):
             cost_s = run.whatif.cost_s if run.whatif else None
             best, missed = (replace(variant, extra_s=cost_s or 0.0), run), False
@@ -277,21 +274,17 @@ def is_sure(state: TunerState, run: Run) -> bool:
 
 
 def try_variant(
-    state: TunerState, variant: Variant, knob: Knob | None, following: Iterable[Variant]
+    state: TunerState, queue: Sequence[Variant], knob: Knob | None
 ) -> Trials[Run | None]:
-    """Sound run of `variant`; None where it did not fit, apply or keep the bounds.
+    """Sound run of the first variant; None where it did not fit, apply or keep the bounds.
 
     The budget must hold its comparison too, beside that of an earlier one.
     """
-    waiting = any(each.outcome is None for each in state.suggestions)
+    variant, waiting = queue[0], any(each.outcome is None for each in state.suggestions)
     compared_s = FEWEST_ROUNDS * state.round_s * (2 if waiting else 1)
     purpose: Purpose = "whatif" if variant.whatif else "search"
-    requests = [
-        make_request(state, each, purpose, ran=state.best_run) for each in (variant, *following)
-    ]
-    state, trial = yield from run_trial(
-        state, requests[0], kept_s=compared_s, matters=False, ahead=requests[1:]
-    )
+    own, *ahead = (make_request(state, each, purpose, ran=state.best_run) for each in queue)
+    state, trial = yield from run_trial(state, own, kept_s=compared_s, matters=False, ahead=ahead)
     run = trial.run if trial else None
     if run is None or (variant.whatif and not (run.whatif and run.whatif.applied)):
         return state, None

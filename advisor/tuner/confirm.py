@@ -43,9 +43,8 @@ def confirm(state: TunerState) -> Stage:
         what = f"one whole batch with {winner.label}"
         state, finish_s = state.skip(what, finish_s, matters=False), 0.0
     for again in (False, True):
-        wanted = min(
-            wanted_rounds(state, base, expected, again=again), most_rounds(state, base, again=again)
-        )
+        wanted = wanted_rounds(state, base, expected, again=again)
+        wanted = min(wanted, most_rounds(state, base, again=again))
         fewest = GOOD_ROUNDS if again else FEWEST_ROUNDS
         room_s = state.remaining_s - finish_s
         rounds = min(wanted, int(room_s / max(round_s, 1e-9)))

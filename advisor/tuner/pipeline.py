@@ -93,6 +93,5 @@ def look_again(state: TunerState) -> Stage:
 
 
 def is_proven(state: TunerState) -> bool:
-    return bool(proven_candidate(state).changes) or any(
-        is_confirmed(state, each) for each in state.suggestions
-    )
+    by_hand = any(is_confirmed(state, each) for each in state.suggestions)
+    return by_hand or bool(proven_candidate(state).changes)

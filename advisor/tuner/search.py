@@ -24,7 +24,7 @@ from advisor.tuner.state import (
     make_request,
     run_trial,
 )
-from advisor.tuner.throughput_model import Forecast, Point, ThroughputModel, fitted
+from advisor.tuner.throughput_model import Forecast, Point, fitted
 
 DOUBLINGS = 10
 LEAP = 8
@@ -56,9 +56,16 @@ class Grid:
     """Runs that may be chosen, and that of the start."""
     points: tuple[Point, ...]
     """All runs, for the model."""
+    loads: tuple[tuple[int, float], ...]
+    """Units/s of the loader alone by workers; empty where it says nothing, as of energy."""
+    sigma: float
     most: int
     stop: str = FLAT
     refused: frozenset[GridPoint] = frozenset()
+
+    def forecast(self, point: GridPoint) -> Forecast:
+        model = fitted(self.points, self.loads, self.sigma)
+        return model.at(batch_of(point), point[1])
 
     def without(self, point: GridPoint, why: str, *, larger: bool | None = None) -> Self:
         """Without `point`, and without larger batches where it moved the batch."""
@@ -103,19 +110,18 @@ def explore(state: TunerState, batch: Knob | None, workers: Knob | None) -> Stag
     """Run promising points, then take the smallest that ties with the fastest."""
     grid = start_grid(state, batch, workers)
     while True:
-        model = fit(state, grid)
-        point, promise = most_promising(state, grid, model)
+        point, promise = most_promising(state, grid)
         if point is None:
             break
         candidate = candidate_at(state, grid, point)
         if isinstance(candidate, knobs.InvalidChange):
             grid = grid.without(point, plain_reason(candidate))
             continue
-        request = request_at(state, grid, point, model, candidate)
+        request = request_at(state, grid, point, candidate)
         matters = promise > state.context.smallest_gain
-        ahead = next_requests(state, grid, point, model)
+        ahead = next_requests(state, grid, point)
         state, trial = yield from run_trial(state, request, matters=matters, ahead=ahead)
-        if trial is not None and trial.run and is_outlier(state, grid, model, point, trial.run):
+        if trial is not None and trial.run and is_outlier(state, grid, point, trial.run):
             again = replace(request, fresh=True, series="again")
             state, other = yield from run_trial(state, again, matters=matters)
             trial = other if other is not None and other.run else trial
@@ -143,21 +149,19 @@ def explore(state: TunerState, batch: Knob | None, workers: Knob | None) -> Stag
 
 
 def request_at(
-    state: TunerState, grid: Grid, point: GridPoint, model: ThroughputModel, candidate: Candidate
+    state: TunerState, grid: Grid, point: GridPoint, candidate: Candidate
 ) -> TrialRequest:
     request = make_request(state, Variant(candidate=candidate))
-    return replace(request, expected_s=state.price_s + extra_s(state, grid, point, model))
+    return replace(request, expected_s=state.price_s + extra_s(state, grid, point))
 
 
-def next_requests(
-    state: TunerState, grid: Grid, point: GridPoint, model: ThroughputModel
-) -> Iterator[TrialRequest]:
+def next_requests(state: TunerState, grid: Grid, point: GridPoint) -> Iterator[TrialRequest]:
     """Requests that follow `point` if each of them runs as fast as may be hoped."""
     following: GridPoint | None = point
     candidate = candidate_at(state, grid, point)
     while following is not None and isinstance(candidate, Candidate):
         run = replace(grid.runs[grid.start][1], peak_mem_gib=None)
-        forecast = forecast_at(model, following)
+        forecast = grid.forecast(following)
         guess = grid.points[0]._replace(
             batch=batch_of(following),
             workers=following[1],
@@ -165,31 +169,27 @@ def next_requests(
         )
         runs = {**grid.runs, following: (candidate, run)}
         grid = replace(grid, runs=runs, points=(*grid.points, guess))
-        model = fit(state, grid)
-        following, _ = most_promising(state, grid, model)
+        following, _ = most_promising(state, grid)
         if following is not None:
             candidate = candidate_at(state, grid, following)
             if isinstance(candidate, Candidate):
-                yield request_at(state, grid, following, model, candidate)
+                yield request_at(state, grid, following, candidate)
 
 
 def start_grid(state: TunerState, batch: Knob | None, workers: Knob | None) -> Grid:
     values = [state.current(knob) if knob is not None else 0 for knob in (batch, workers)]
     start = (int(str(values[0])), int(str(values[1])))
+    loads = () if state.context.objective.metric.from_card else state.loader_alone.items()
     grid = Grid(
         knobs=(batch, workers),
         start=start,
         runs={start: (state.best, state.incumbent_run)},
         points=tuple(point_of(state, run, start) for run in state.incumbent_runs),
+        loads=tuple(sorted(loads)),
+        sigma=state.noise / 2,
         most=largest_batch(state, start[0]),
     )
     return outside_constraint(state, grid, start, state.incumbent_run)
-
-
-def fit(state: TunerState, grid: Grid) -> ThroughputModel:
-    """Throughput model of all runs; the loader's rate says nothing of energy."""
-    loads = () if state.context.objective.metric.from_card else state.loader_alone.items()
-    return fitted(grid.points, tuple(sorted(loads)), state.noise / 2)
 
 
 def candidate_at(
@@ -217,13 +217,11 @@ def largest_batch(state: TunerState, batch: int) -> int:
     return max(batch, min(most, items // FEWEST_STEPS if state.trains else items))
 
 
-def is_outlier(
-    state: TunerState, grid: Grid, model: ThroughputModel, point: GridPoint, run: Run
-) -> bool:
+def is_outlier(state: TunerState, grid: Grid, point: GridPoint, run: Run) -> bool:
     """True if `run` is at half of its forecast, and not level with the start."""
     rate = math.log(state.context.objective.pace(run))
     is_level = abs(rate - math.log(grid.points[0].rate)) <= math.log1p(state.tie_threshold)
-    return rate < forecast_at(model, point).log_rate - math.log(COLLAPSED) and not is_level
+    return rate < grid.forecast(point).log_rate - math.log(COLLAPSED) and not is_level
 
 
 def unusable(state: TunerState, run: Run) -> str:
@@ -259,22 +257,17 @@ def outside_constraint(state: TunerState, grid: Grid, point: GridPoint, run: Run
     return grid
 
 
-def most_promising(
-    state: TunerState, grid: Grid, model: ThroughputModel
-) -> tuple[GridPoint | None, float]:
+def most_promising(state: TunerState, grid: Grid) -> tuple[GridPoint | None, float]:
     """Point with the largest expected gain, and that gain.
 
     Without one, the best batch with the config's own workers, to show their effect, then
     fewer workers that may tie, else None. Points that fit into the budget come first.
     """
-    ran = {point: worth(state, model, point) for point in allowed_points(state, grid)}
+    ran = {point: worth(state, grid, point) for point in allowed_points(state, grid)}
     top = max((each.log_rate for each in ran.values()), default=-math.inf)
-    new = {
-        point: worth(state, model, point)
-        for point in grid_points(state, grid)
-        if point not in grid.runs
-    }
-    extras_s = {point: extra_s(state, grid, point, model) for point in new}
+    untried = [point for point in grid_points(state, grid) if point not in grid.runs]
+    new = {point: worth(state, grid, point) for point in untried}
+    extras_s = {point: extra_s(state, grid, point) for point in new}
     most_s = DEAREST * max(state.context.measure_s, state.price_s)
     new = {point: each for point, each in new.items() if extras_s[point] <= most_s}
     room_s = state.remaining_s - state.reserve_s - state.price_s
@@ -301,12 +294,8 @@ def most_promising(
     return min(may_tie, default=None), 0.0
 
 
-def forecast_at(model: ThroughputModel, point: GridPoint) -> Forecast:
-    return model.at(batch_of(point), point[1])
-
-
-def worth(state: TunerState, model: ThroughputModel, point: GridPoint) -> Forecast:
-    found = forecast_at(model, point)
+def worth(state: TunerState, grid: Grid, point: GridPoint) -> Forecast:
+    found = grid.forecast(point)
     if not state.context.objective.metric.of_batch:
         return found
     return found._replace(log_rate=found.log_rate - math.log(batch_of(point)))
@@ -317,12 +306,12 @@ def allowed_points(state: TunerState, grid: Grid) -> list[GridPoint]:
     return [point for point, (_, run) in grid.runs.items() if not broken(run)]
 
 
-def extra_s(state: TunerState, grid: Grid, point: GridPoint, model: ThroughputModel) -> float:
+def extra_s(state: TunerState, grid: Grid, point: GridPoint) -> float:
     """Time by which the window at `point` is longer than usual."""
     run = grid.runs[grid.start][1]
     step_s = run.step_ms / 1000.0 if run.step_ms else batch_of(grid.start) / run.units_per_s
     usual_s = 1.5 * MIN_STEPS * step_s
-    slower = forecast_at(model, grid.start).log_rate - forecast_at(model, point).log_rate
+    slower = grid.forecast(grid.start).log_rate - grid.forecast(point).log_rate
     longer = math.exp(slower) * batch_of(point) / batch_of(grid.start)
     return max(0.0, longer * usual_s - max(usual_s, state.context.measure_s))
 
@@ -360,10 +349,8 @@ def expected_gib(runs: Mapping[GridPoint, tuple[Candidate, Run]], batch: int) ->
     Of a single one only the activations grow, else all of it; twice that one is tried.
     """
     seen = {point[0]: run for point, (_, run) in sorted(runs.items())}
-    peaks = [
-        (0, 0.0),
-        *((each, run.peak_mem_gib) for each, run in seen.items() if run.peak_mem_gib),
-    ]
+    known = [(each, run.peak_mem_gib) for each, run in seen.items() if run.peak_mem_gib]
+    peaks = [(0, 0.0), *known]
     single = seen[peaks[-1][0]].footprint if len(peaks) == 2 else None
     if single is not None:
         peaks[0] = (0, peaks[1][1] - single.activations / GIB)
@@ -411,8 +398,7 @@ def conclude(state: TunerState, grid: Grid) -> TunerState:
         faster = (p for p in allowed if state.gain(grid.runs[p][1], grid.runs[grid.start][1]) > 1)
         allowed = [grid.start, *faster]
     hopeful = allowed or [grid.start]
-    model = fit(state, grid)
-    smooth = {point: worth(state, model, point) for point in {*hopeful, grid.start}}
+    smooth = {point: worth(state, grid, point) for point in {*hopeful, grid.start}}
     chosen = smallest_level(state, grid, {point: smooth[point] for point in hopeful})
     alone = [each for each in moved_alone(grid, chosen) if each in allowed]
     enough = [each for each in alone if within_noise(state, smooth[each], smooth[chosen])]

@@ -266,9 +266,8 @@ def time_steps(state: TunerState, knob: Knob, steps: int, candidate: Candidate, 
     verdict = state.verdict_on(knob)
     if verdict is None or verdict.outcome != "found":
         return state
-    along = ", ".join(
-        f"{leaf_of(c.path)} {c.old} to {c.new}" for c in candidate.changes if c.kind == "schedule"
-    )
+    linked = (c for c in candidate.changes if c.kind == "schedule")
+    along = ", ".join(f"{leaf_of(c.path)} {c.old} to {c.new}" for c in linked)
     schedule = f"; the linked schedule moved: {along}" if along else ""
     held = "The bounds of every quality measure are inside its tolerance, on seeds that did not "
     return state.set_verdict(knob, "found", f"{held}choose it{schedule}. {stop}")
