@@ -68,11 +68,9 @@ def means(values: Values) -> dict[str, float]:
     return {name: fmean(figures) for name, figures in values.items()}
 
 
-def seeds_matter(pairs: Sequence[Pair]) -> bool | None:
-    """True if other seeds gave other figures, None for one seed; else all are one run."""
-    if len(pairs) < 2:
-        return None
-    return any(pair != pairs[0] for pair in pairs)
+def seeds_matter(pairs: Sequence[Pair]) -> bool:
+    """False if other seeds gave the same figures: then all runs count as one."""
+    return len(pairs) < 2 or any(pair != pairs[0] for pair in pairs)
 
 
 def differences(pairs: Iterable[Pair], measure: str, sign: float) -> list[list[float]]:
@@ -127,8 +125,7 @@ def judge(
     One that a run did not print is out of tolerance. `spent`: share of each tolerance that
     earlier calls gave away.
     """
-    matter = seeds_matter(pairs)
-    used = pairs if matter is not False else pairs[:1]
+    used = pairs if seeds_matter(pairs) else pairs[:1]
     return [_judged(n, m, used, stage, (spent or {}).get(n, 0.0)) for n, m in measures.items()]
 
 
@@ -169,7 +166,7 @@ def _judged(
 
 def moved(measures: Mapping[str, QualityMeasure], pairs: Sequence[Pair]) -> bool:
     """True if a measure surely left its tolerance."""
-    random = seeds_matter(pairs) is not False
+    random = seeds_matter(pairs)
     for name, measure in measures.items():
         by_run = differences(pairs, name, measure.sign)
         slack = measure.slack(fmean(means(before)[name] for before, _ in pairs))

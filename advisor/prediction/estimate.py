@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
 from advisor.machine import profiles
-from advisor.machine.readings import GIB
 from advisor.model import GpuProfile, Run
 from advisor.prediction.allocator import fits, peak_of
 from advisor.prediction.trace import Operation, Trace, at_batch
@@ -93,6 +92,7 @@ LARGEST_BATCH = 1 << 16
 DOUBLINGS = 16
 TIE = 0.05
 """A batch is worth its memory if its rate is better by more."""
+GIB = 1024.0**3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

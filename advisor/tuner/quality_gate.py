@@ -110,7 +110,7 @@ def judge_pairs(
         return tuple(quality.judge(workload.quality, figures, stage, reference.spent))
     drifts = [drifts_of(before, after) for before, after in pairs]
     losses = [({"loss": a.losses}, {"loss": b.losses}) for a, b in pairs]
-    used = drifts[:1] if quality.seeds_matter(losses) is False else drifts
+    used = drifts if quality.seeds_matter(losses) else drifts[:1]
     return (quality.judge_drift(used, workload.numeric_tolerance or 0.0, stage),)
 
 
@@ -193,7 +193,7 @@ def rounds_to_confirm(
 ) -> tuple[int, str]:
     """Runs a side that confirm a candidate, and the reason if none do."""
     seeded = [(values_of(state, run),) * 2 for run in reference.runs]
-    if quality.seeds_matter(seeded) is False:
+    if not quality.seeds_matter(seeded):
         others = state.context.workload.confirm_quality_command is not None
         return (1, "") if others else (0, SEEDS_IGNORED)
     rounds = 2

@@ -69,10 +69,9 @@ class Grid:
 
     def without(self, point: GridPoint, why: str, *, larger: bool | None = None) -> Self:
         """Without `point`, and without larger batches where it moved the batch."""
+        larger = point[0] != self.start[0] if larger is None else larger
         grid = replace(self, refused=self.refused | {point})
-        if not (point[0] != self.start[0] if larger is None else larger):
-            return grid
-        return replace(grid, most=min(self.most, point[0] - 1), stop=why)
+        return replace(grid, most=min(self.most, point[0] - 1), stop=why) if larger else grid
 
 
 def tune_batch_and_workers(state: TunerState) -> Stage:
