@@ -172,7 +172,7 @@ def wanted_rounds(
     if restores_constraints(state, state.originals):
         return least
     least_gain = 1 + state.context.smallest_gain
-    gap = math.log(expected_gain / least_gain) if expected_gain > 0 else 0.0
+    gap = math.log(expected_gain / least_gain)
     most = max(least, ROUNDS_OF_LARGE_GAINS) if expected_gain >= LARGE_GAIN else MOST_ROUNDS
     sigma = state.sigma_of(base)
     for rounds in range(least, most):
@@ -205,11 +205,11 @@ def check_memory(state: TunerState) -> Stage:
         )
         kept_s = state.reserve_s if state.context.consents else 0.0
         state, found = yield from run_trial(state, request, kept_s=kept_s, matters=False)
-        if found is not None and (why := failure_of(state, found.result)):
-            state = refuse_batch(state, winner, f"fails within one pass over the data. {why}")
-            return back_to(state, proven_candidate(state))
-        if found is not None and found.run is not None:
-            note = seen_memory(state, found.run)
+        if found is not None:
+            if why := failure_of(state, found.result):
+                state = refuse_batch(state, winner, f"fails within one pass over the data. {why}")
+                return back_to(state, proven_candidate(state))
+            note = seen_memory(state, found.run) if found.run is not None else note
     for knob in grown:
         verdict = state.verdict_on(knob)
         if verdict is not None:

@@ -25,9 +25,8 @@ def decisions(
         verdict, new = state.verdict_on(knob), knob.value
         outcome, reason = unchanged(state, knob, verdict, whole=whole)
         if (change := changes.pop(key_of(knob), None)) is not None:
-            own = verdict is not None and verdict.outcome == "found"
             outcome, new = "changed", change.new
-            reason = verdict.reason.strip() if verdict is not None and own else LINKED
+            reason = verdict.reason.strip() if verdict and verdict.outcome == "found" else LINKED
         decision = Decision(
             **shared(knob),
             outcome=outcome,

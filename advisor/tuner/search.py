@@ -156,23 +156,20 @@ def request_at(
 
 def next_requests(state: TunerState, grid: Grid, point: GridPoint) -> Iterator[TrialRequest]:
     """Requests that follow `point` if each of them runs as fast as may be hoped."""
-    following: GridPoint | None = point
     candidate = candidate_at(state, grid, point)
-    while following is not None and isinstance(candidate, Candidate):
+    while isinstance(candidate, Candidate):
         run = replace(grid.runs[grid.start][1], peak_mem_gib=None)
-        forecast = grid.forecast(following)
-        guess = grid.points[0]._replace(
-            batch=batch_of(following),
-            workers=following[1],
-            rate=math.exp(forecast.log_rate + forecast.sd),
-        )
-        runs = {**grid.runs, following: (candidate, run)}
+        hoped = grid.forecast(point)
+        rate = math.exp(hoped.log_rate + hoped.sd)
+        guess = grid.points[0]._replace(batch=batch_of(point), workers=point[1], rate=rate)
+        runs = {**grid.runs, point: (candidate, run)}
         grid = replace(grid, runs=runs, points=(*grid.points, guess))
         following, _ = most_promising(state, grid)
-        if following is not None:
-            candidate = candidate_at(state, grid, following)
-            if isinstance(candidate, Candidate):
-                yield request_at(state, grid, following, candidate)
+        if following is None:
+            return
+        point, candidate = following, candidate_at(state, grid, following)
+        if isinstance(candidate, Candidate):
+            yield request_at(state, grid, point, candidate)
 
 
 def start_grid(state: TunerState, batch: Knob | None, workers: Knob | None) -> Grid:
@@ -264,8 +261,7 @@ def most_promising(state: TunerState, grid: Grid) -> tuple[GridPoint | None, flo
     """
     ran = {point: worth(state, grid, point) for point in allowed_points(state, grid)}
     top = max((each.log_rate for each in ran.values()), default=-math.inf)
-    untried = [point for point in grid_points(state, grid) if point not in grid.runs]
-    new = {point: worth(state, grid, point) for point in untried}
+    new = {point: worth(state, grid, point) for point in grid_points(state, grid)}
     extras_s = {point: extra_s(state, grid, point) for point in new}
     most_s = DEAREST * max(state.context.measure_s, state.price_s)
     new = {point: each for point, each in new.items() if extras_s[point] <= most_s}
@@ -276,8 +272,8 @@ def most_promising(state: TunerState, grid: Grid) -> tuple[GridPoint | None, flo
     if best is not None:  # other workers only where they promise more
         own, least = (best[0], grid.start[1]), tie(state)
         best = own if gains.get(own, 0.0) >= max(least, gains[best] - least) else best
-    if best is None or gains[best] >= tie(state):
-        return best, gains[best] if best is not None else 0.0
+        if gains[best] >= least:
+            return best, gains[best]
     if not ran:
         return None, 0.0
     larger = [p for p in new if p[0] > 2 * grid.start[0] and p[1] == grid.start[1]]
@@ -326,7 +322,7 @@ def smallest_level(state: TunerState, grid: Grid, ran: Mapping[GridPoint, Foreca
 
 
 def grid_points(state: TunerState, grid: Grid) -> list[GridPoint]:
-    """Points that may be tried, and those that ran."""
+    """Points that may be tried, without those that ran."""
     batch, workers = grid.start
     batches = [batch]
     if grid.knobs[0] is not None:
@@ -339,7 +335,7 @@ def grid_points(state: TunerState, grid: Grid) -> list[GridPoint]:
     counts = {workers}
     counts |= worker_counts(state, workers) if grid.knobs[1] is not None else set()
     found = [(each, count) for each in {*batches, batch} for count in sorted(counts)]
-    return [point for point in found if point not in grid.refused]
+    return [point for point in found if point not in {*grid.refused, *grid.runs}]
 
 
 def expected_gib(runs: Mapping[GridPoint, tuple[Candidate, Run]], batch: int) -> float:
@@ -457,10 +453,10 @@ def decide_workers(state: TunerState, grid: Grid, knob: Knob, chosen: GridPoint)
     if {point[1] for point in grid.runs} - {grid.start[1]}:
         reason = f"No value tested was faster by more than {state.tie_percent}."
         return state.set_verdict(knob, "kept", reason)
-    if state.waits and state.skipped:
+    if not state.waits:
+        return state
+    if state.skipped:
         return state.set_verdict(knob, "skipped", OUT_OF_TIME)
-    if state.waits:
-        cpus = numbers.many(state.context.cpus, "CPU")
-        reason = f"The program waits for data, and no other count promises more on {cpus}."
-        return state.set_verdict(knob, "kept", reason)
-    return state
+    cpus = numbers.many(state.context.cpus, "CPU")
+    reason = f"The program waits for data, and no other count promises more on {cpus}."
+    return state.set_verdict(knob, "kept", reason)

@@ -259,7 +259,7 @@ class TunerState:
 
     def noise_of(self, candidate: Candidate) -> float:
         """Spread between equal processes of a compared candidate, else of the original."""
-        compared = self.confirmation_runs(candidate) if candidate.changes else ()
+        compared = self.confirmation_runs(candidate)
         runs = compared if len(compared) > 1 else self.steady_originals
         return noise_band([run.windows or (run.units_per_s,) for run in runs]) or 0.0
 

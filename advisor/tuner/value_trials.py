@@ -114,9 +114,10 @@ def requests_of(
 
 def with_near_miss(state: TunerState, run: Run | None, knob: Knob, value: JsonScalar) -> TunerState:
     """With a value that may be chosen, if its run was faster within the tie."""
-    gain = state.gain_over_incumbent(run) if run is not None else 0.0
-    small = gain <= 1 + state.context.smallest_gain
-    if run is None or small or state.context.objective.broken(run) or unusable(state, run):
+    if run is None or state.context.objective.broken(run) or unusable(state, run):
+        return state
+    gain = state.gain_over_incumbent(run)
+    if gain <= 1 + state.context.smallest_gain:
         return state
     return replace(state, near_misses=(*state.near_misses, NearMiss(knob, value, gain)))
 
