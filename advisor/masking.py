@@ -6,7 +6,6 @@ Pure. A value is masked whole, and masking twice changes nothing more. What only
 
 import itertools
 import re
-from collections.abc import Sequence
 from typing import Any
 
 MASK = "***"
@@ -23,8 +22,8 @@ NAMES = (
 ENDINGS = ("password", "passwd", "secret", "apikey")
 """The same, also as the end of a word: `dbpassword`."""
 
-WEAK_NAMES = ("token", "pat", "sig")
-"""The same for values that also look like credentials."""
+WEAK_NAMES = (" token", " pat", " sig")
+"""Last words of names whose values are secrets where they look like credentials."""
 
 SHAPES = {
     "Hugging Face": r"\bhf_[A-Za-z0-9]{16,}",
@@ -77,10 +76,11 @@ def is_secret(name: str, value: Any) -> bool:
     text = str(value)
     if text.strip().lower() in NO_SECRETS:
         return False
-    words = " ".join(_WORD.findall(name)).lower()
-    if _ends(words, NAMES) or words.endswith(ENDINGS):
+    words = " ".join(["", *_WORD.findall(name)]).lower()
+    if words.endswith((*ENDINGS, *(f" {known}" for known in NAMES))):
         return True
-    return _ends(words, WEAK_NAMES) and isinstance(value, str) and bool(_CREDENTIAL.fullmatch(text))
+    is_weak = words.endswith(WEAK_NAMES) and isinstance(value, str)
+    return is_weak and _CREDENTIAL.fullmatch(text) is not None
 
 
 def mask_text(text: str, *, code: bool = False) -> str:
@@ -103,10 +103,6 @@ def mask_value(value: Any, name: str = "") -> Any:
     if not isinstance(value, str):
         return value
     return mask_text(value.encode("utf-8", "replace").decode())  # a name of no encoding
-
-
-def _ends(words: str, names: Sequence[str]) -> bool:
-    return any(f" {words}".endswith(f" {name}") for name in names)
 
 
 def _masked_shapes(text: str) -> str:

@@ -21,20 +21,24 @@ TRAINER_METHODS = {"train", "evaluate", "predict"}
 
 
 def loader_edit(line: int, values: Mapping[str, int | bool], source: Source) -> list[Splice] | None:
-    """Set `values` in the `DataLoader(...)` call at `line`, where they are literals."""
-    call = _loader_call(source, line)
-    if call is not None:
-        return _set_arguments(source, call, values)
-    trainer = _trainer_arguments(source, line)
-    trains = any(last_name(each.func) == "train" for each in _calls(source, line))
-    names = ARGUMENTS | {"batch_size": f"per_device_{'train' if trains else 'eval'}_batch_size"}
-    if trainer is None or not values.keys() <= names.keys():
+    """Set literals of the DataLoader call at `line`, or of the only TrainingArguments."""
+    calls = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call)]
+    here = [call for call in calls if _covers(call, line)]
+    known = _loader_names(source)
+    loaders = [call for call in here if last_name(call.func) in known]
+    if len(loaders) == 1:
+        return _set_arguments(source, loaders[0], values)
+    called = {last_name(call.func) for call in here}
+    phase = "train" if "train" in called else "eval"
+    names = ARGUMENTS | {"batch_size": f"per_device_{phase}_batch_size"}
+    given = [call for call in calls if (last_name(call.func) or "").endswith("TrainingArguments")]
+    if len(given) != 1 or not called & TRAINER_METHODS or not values.keys() <= names.keys():
         return None
-    return _set_arguments(source, trainer, {names[n]: v for n, v in values.items()})
+    return _set_arguments(source, given[0], {names[n]: v for n, v in values.items()})
 
 
 def statement_edit(statement: str, source: Source) -> list[Splice] | None:
-    """Insert `statement`, which sets a flag of `torch`, after the imports at the top."""
+    """Insert `statement`, which sets a flag of torch, after the first imports."""
     (wanted,) = ast.parse(statement).body
     block = leading_imports(source.tree)
     flag = statement.partition("(")[0].partition(" =")[0]
@@ -48,26 +52,10 @@ def statement_edit(statement: str, source: Source) -> list[Splice] | None:
     return [(at, at, source.newline * 2 + statement)]
 
 
-def _loader_call(source: Source, line: int) -> ast.Call | None:
-    """Single DataLoader call that covers `line`."""
+def _loader_names(source: Source) -> set[str]:
+    """DataLoader, and its names in the file's imports."""
     aliases = (node for node in ast.walk(source.tree) if isinstance(node, ast.alias))
-    names = {alias.asname for alias in aliases if alias.name == "DataLoader" and alias.asname}
-    names.add("DataLoader")
-    found = [call for call in _calls(source, line) if last_name(call.func) in names]
-    return found[0] if len(found) == 1 else None
-
-
-def _trainer_arguments(source: Source, line: int) -> ast.Call | None:
-    """The file's only TrainingArguments, if a Trainer runs at `line`."""
-    calls = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call)]
-    found = [each for each in calls if (last_name(each.func) or "").endswith("TrainingArguments")]
-    trained = any(last_name(each.func) in TRAINER_METHODS for each in _calls(source, line))
-    return found[0] if trained and len(found) == 1 else None
-
-
-def _calls(source: Source, line: int) -> list[ast.Call]:
-    nodes = ast.walk(source.tree)
-    return [node for node in nodes if isinstance(node, ast.Call) and _covers(node, line)]
+    return {"DataLoader", *(a.asname or a.name for a in aliases if a.name == "DataLoader")}
 
 
 def _set_arguments(
@@ -140,11 +128,8 @@ def autocast_edit(
         return None
     first, indent = source.indent(statement)
     _, end = source.places.span(statement)
-    rest = source.code[end:].partition("\n")[0].strip()
     called = _called(source, line)
-    if indent.strip() or (rest and not rest.startswith("#")):
-        return None
-    if widen and len(called) != 1:
+    if indent.strip() or behind(source, statement) is None or (widen and len(called) != 1):
         return None
     head = f'with torch.autocast("{device}", dtype=torch.{dtype}):'
     unit = "\t" if "\t" in indent else "    "

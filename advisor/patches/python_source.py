@@ -70,8 +70,8 @@ def leading_imports(tree: ast.Module) -> list[ast.stmt]:
 def behind(source: Source, node: ast.stmt) -> int | None:
     """Offset of the end of a node's last line; None if it is shared."""
     _, end = source.places.span(node)
-    rest, newline, _ = source.code[end:].partition("\n")
-    if not newline or (rest.strip() and not rest.strip().startswith("#")):
+    rest = source.code[end:].partition("\n")[0]
+    if rest.strip() and not rest.strip().startswith("#"):
         return None
     return end + len(rest.removesuffix("\r"))
 
