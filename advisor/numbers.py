@@ -42,9 +42,9 @@ def interval(value: float | None, low: float | None, high: float | None) -> str:
     return f"{number(value)} ({number(low)} to {number(high)})"
 
 
-def measure(value: float | None, digits: int = 4) -> str:
+def measure(value: float | None) -> str:
     """Format a quality measure with four digits."""
-    shown = number(value, digits)
+    shown = number(value, 4)
     return shown.rstrip("0").rstrip(".") if "." in shown and "e" not in shown else shown
 
 

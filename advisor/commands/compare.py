@@ -7,8 +7,8 @@ import os
 import shlex
 import statistics
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
@@ -233,7 +233,7 @@ def measure(arms: list[Arm], args: argparse.Namespace, started: float) -> dict[s
         warm_up(arms, executor, args.window)
         session.progress.stage("confirm")
         rounds = compare(sound(arms), executor, args)
-        check_quality(sound(arms), executor, args.window)
+        check_quality(sound(arms), executor)
     judge_gains(arms, rounds, args.threshold / 100)
     if rounds and args.ranks:
         judge_scaling(arms, rounds, session.machine.cpus)
@@ -297,8 +297,7 @@ def compare(arms: Sequence[Arm], executor: Executor, args: argparse.Namespace) -
         return None
     requests = tuple(request(arm, "confirm", args.window) for arm in arms)
     found = run_rounds(arms, executor, requests, args.rounds)
-    each = [(arm.warm_up, *found.runs(arm.name)) for arm in arms]
-    works = [[run for run in runs if run is not None] for runs in each]
+    works = [list(filter(None, (arm.warm_up, *found.runs(arm.name)))) for arm in arms]
     for arm, work in zip(arms[1:], works[1:], strict=True):
         if different := work_differences(works[0], work):
             arm.drop("other work", "; ".join(different))
@@ -316,18 +315,18 @@ def run_rounds(
     return executor.compare(ABTest(purpose=purpose, requests=requests, names=names, rounds=rounds))
 
 
-def check_quality(arms: Sequence[Arm], executor: Executor, window_s: float) -> None:
+def check_quality(arms: Sequence[Arm], executor: Executor) -> None:
     """Drop variants with a worse quality than the first's."""
     measures = arms[0].asked.workload.quality
     if not measures or len(arms) < FEWEST:
         return
     requests = tuple(
-        replace(
-            request(arm, "quality", window_s),
-            command="quality" if arm.asked.configs else "own",
+        TrialRequest(
+            variant=Variant(program=arm.name),
+            purpose="quality",
             plan=MeasurePlan(mode="whole"),
-            fresh=False,
-            expected_s=0.0,
+            command="quality" if arm.asked.configs else "own",
+            title=f"{arm.name}: {arm.label}",
         )
         for arm in arms
     )
@@ -433,24 +432,21 @@ def with_ranks(command: Sequence[str], count: int) -> list[str]:
 
 def cause(first: Sequence[Run], runs: Sequence[Run], cpus: int) -> str:
     """Likely cause of a poor efficiency, against the runs of fewer ranks."""
-    busy = statistics.median(run.disturbance.own_cpus or 0.0 for run in runs)
+    median = statistics.median
+    busy = median(run.disturbance.own_cpus or 0.0 for run in runs)
     if busy >= SATURATED * cpus:
         return (
             f"all {numbers.many(cpus, 'CPU')} were busy: give each rank more, or fewer workers and "
             "threads"
         )
-    lost = _median(runs, _unit_s) - _median(first, _unit_s)
-    if _median(runs, _wait_s) - _median(first, _wait_s) > MOST_LOST * lost:
-        share = numbers.percent(_median(runs, lambda run: run.wait_share or 0.0))
+    lost = median(map(_unit_s, runs)) - median(map(_unit_s, first))
+    if median(map(_wait_s, runs)) - median(map(_wait_s, first)) > MOST_LOST * lost:
+        share = numbers.percent(median(run.wait_share or 0.0 for run in runs))
         return f"the ranks waited for data {share} of the time: faster storage, or more workers"
     return (
         "data and CPUs were free, so the ranks wait for each other: a larger batch for each rank, "
         "or gradients exchanged less often"
     )
-
-
-def _median(runs: Sequence[Run], read: Callable[[Run], float]) -> float:
-    return statistics.median(map(read, runs))
 
 
 def _unit_s(run: Run) -> float:

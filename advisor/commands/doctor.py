@@ -167,9 +167,8 @@ def calibrate(command: Sequence[str], *, as_json: bool) -> int:
         found = ask(command, card_rates, calibration.MEASURED)
     if isinstance(found, str) or not found:
         problem = found or "that torch sees no card; `gpu-advisor doctor` says why."
-        output.show(
-            {"problem": problem, "cards": []}, f"Nothing measured: {problem}", as_json=as_json
-        )
+        fields: dict[str, object] = {"problem": problem, "cards": []}
+        output.show(fields, f"Nothing measured: {problem}", as_json=as_json)
         return 1
     folder = state_folder(project_root(Path.cwd() / settings.FILE_NAME))
     calibration.keep(folder, found)

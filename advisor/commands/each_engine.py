@@ -66,9 +66,8 @@ def run(
         msg = "Several engines take one config and name the tuned ones. Leave out --output."
         raise UsageError(msg)
     asked = invocation.resolve(args.configs, command, workload=args.workload)
-    place = writing.claim(
-        args.report, never=asked.paths, like=next(iter(asked.paths), None), overwrite=args.overwrite
-    )
+    first = next(iter(asked.paths), None)
+    place = writing.claim(args.report, never=asked.paths, like=first, overwrite=args.overwrite)
     entries = []
     for name in names_of(args.engine):
         sys.stderr.write(f"\ngpu-advisor: engine {name}\n")
@@ -82,7 +81,7 @@ def run(
         except AdvisorError as problem:
             sys.stderr.write(f"gpu-advisor: {problem}\n")
             entries.append(Entry(engine=name, problem=problem, price=price))
-    text = page(entries, str(next(iter(asked.paths), "command line")))
+    text = page(entries, str(first or "command line"))
     place.write(args.report, f"{text}\n{files.MARKS['.md']}\n".encode(errors="replace"))
     output.show(fields(entries), text, as_json=args.json)
     return max(entry.exit_code for entry in entries)

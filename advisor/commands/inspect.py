@@ -11,7 +11,7 @@ from typing import Any
 
 from advisor import config as documents, knobs
 from advisor.commands import invocation, output
-from advisor.commands.invocation import configs_among
+from advisor.commands.invocation import ProgramOptions, configs_among, recorded
 from advisor.config import Document
 from advisor.errors import AdvisorError, UsageError
 from advisor.knobs import Findings
@@ -86,8 +86,7 @@ def _of_config(path: Path, phase: Phase | None) -> Inspected:
 
 
 def _of_command(command: tuple[str, ...], *, with_parser: bool) -> Inspected:
-    nothing = invocation.ProgramOptions()
-    known = invocation.recorded(command, Path.cwd()) if with_parser else nothing
+    known = recorded(command, Path.cwd()) if with_parser else ProgramOptions()
     document = documents.of_command(command, known.options)
     found = knobs.find(document)
     if known.why_unknown:

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Any, TypeVar
+from typing import Any
 
 from advisor import config as documents, errors, knobs, settings
 from advisor.config import originals
@@ -27,13 +27,11 @@ from advisor.sandbox.capabilities import detect_isolation
 from advisor.settings import Settings, Workload
 from advisor.state import project_root, state_folder
 
-T = TypeVar("T")
 
-
-def argument(parse: Callable[[str], T]) -> Callable[[str], T]:
+def argument(parse: Callable[[str], Any]) -> Callable[[str], Any]:
     """Turn a parser's ValueError into argparse's own refusal."""
 
-    def parsed(text: str) -> T:
+    def parsed(text: str) -> Any:
         try:
             return parse(text)
         except ValueError as problem:

@@ -98,10 +98,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
 
 
 def tune(args: argparse.Namespace, command: list[str] | None) -> Report:
-    """Tune on one engine; write config and report.
-
-    Raises AdvisorError, once the report of what was measured is written.
-    """
+    """Tune on one engine; write config and report, the latter also before an AdvisorError."""
     started = time.monotonic()
     with contextlib.ExitStack() as stack:
         job = prepare(args, command, stack)
@@ -116,15 +113,14 @@ def tune(args: argparse.Namespace, command: list[str] | None) -> Report:
             stop = job.search(lab)
         except (errors.InterruptedByUserError, errors.EngineError, errors.NodeLostError) as end:
             problem = end
-        if stop is not None:
+        else:
             refuse_without_result(stop)
         report, refused = conclude(job, lab, stop, wall_s=time.monotonic() - started)
         problem = problem or refused
         stays = report.unfinished and writing.holds_finished(args.report)
         if stays:
-            job.session.progress.note(
-                f"{args.report} is still that of an earlier call, which finished"
-            )
+            note = f"{args.report} is still that of an earlier call, which finished"
+            job.session.progress.note(note)
     if not stays:
         writing.write(report, args.report, job.report)
     if problem is not None:
@@ -146,8 +142,8 @@ class Job:
     versions: tuple[Versions, ...]
     """Originals of each config; without one, of the settings file beside the command."""
     report: files.Claim
-    output: files.Claim | None
-    """The place of --output; None where the configs themselves are rewritten."""
+    output: files.Claim
+    """The place of --output; none where the configs themselves are rewritten."""
     context: TuningContext = field(init=False)
     answers: list[Result] = field(default_factory=list)
     """Results so far, kept if the search is interrupted."""
@@ -200,9 +196,7 @@ def prepare(args: argparse.Namespace, command: list[str] | None, held: contextli
     like = asked.paths[0] if asked.paths else None
     never = [*asked.paths, *elsewhere]
     report = writing.claim(args.report, never=never, like=like, overwrite=args.overwrite)
-    output = None
-    if elsewhere:
-        output = files.claim(elsewhere, never=asked.paths, like=like, overwrite=args.overwrite)
+    output = files.claim(elsewhere, never=asked.paths, like=like, overwrite=args.overwrite)
     defaults = asked.settings.defaults
     node = held.enter_context(node_of(args.engine, asked))
     session = session_of(
@@ -300,7 +294,7 @@ def quality_key(job: Job) -> str:
 def context_of(job: Job) -> TuningContext:
     """All that is known before the first process."""
     kept = job.versions[0].quality_reference(quality_key(job)) or {}
-    asked, session = job.asked, job.session
+    asked, session, machine = job.asked, job.session, job.session.machine
     return TuningContext(
         sources=tuple(
             Source(document=each, findings=knobs.find(each, phase=asked.phase))
@@ -308,12 +302,10 @@ def context_of(job: Job) -> TuningContext:
         ),
         workload=asked.workload,
         objective=job.objective,
-        cpus=session.machine.cpus,
-        memory_limit_gib=target.memory_limit_gib(
-            session.target, 0.9 * session.machine.ram_limit_gib
-        ),
+        cpus=machine.cpus,
+        memory_limit_gib=target.memory_limit_gib(session.target, 0.9 * machine.ram_limit_gib),
         precisions=session.target.precisions,
-        has_gpu=bool(session.machine.gpus),
+        has_gpu=bool(machine.gpus),
         smallest_gain=asked.settings.defaults.smallest_gain,
         budget_s=session.budget_s,
         safe=job.args.safe,
@@ -390,7 +382,7 @@ def write_tuned(job: Job, winner: Candidate) -> tuple[Path, ...]:
             path, new = Path(config.name), job.session.program.content(config, winner)
             if new == config.raw:
                 continue
-            if job.output is not None:
+            if job.output.places:
                 job.output.write(job.args.output, new)
                 return (job.args.output,)
             changes = [change for change in winner.changes if change.document == config.name]

@@ -32,15 +32,7 @@ from advisor.model import (
     Run,
 )
 from advisor.prediction import estimate
-from advisor.prediction.estimate import (
-    MEMORY_ERROR,
-    Estimate,
-    Traced,
-    estimate_of,
-    estimates,
-    precisions,
-    room_gib,
-)
+from advisor.prediction.estimate import Estimate, Traced
 from advisor.prediction.trace import Trace, at_batch, parse
 from advisor.report import figures
 from advisor.runner.job import replace_paths
@@ -92,8 +84,8 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         hint = NEEDS_CUDA if needs_cuda and not session.machine.gpus else ""
         return output.show_failure(found, hint, as_json=args.json)
     traced, unit = found.traced, numbers.plural(found.traced.run.unit)
-    entries = estimates(traced, cards, prices)
-    by_precision = precisions(traced, half, cards) if traced.run.effects.dtype == "float32" else []
+    entries, dtype = estimate.estimates(traced, cards, prices), traced.run.effects.dtype
+    by_precision = estimate.precisions(traced, half, cards) if dtype == "float32" else []
     next_steps = [
         next_step(session, found.change, entry, args.output, claim)
         for entry in entries
@@ -108,7 +100,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         "ok": True,
         "failure": None,
         "unit": unit,
-        "dtype": traced.run.effects.dtype,
+        "dtype": dtype,
         "batch": traced.own.batch,
         "trains": traced.run.trains,
         "stand_in": found.stand_in,
@@ -272,14 +264,14 @@ def draw(found: Traced, card: GpuProfile, entries: Sequence[Estimate], unit: str
     sizes |= {size for size in found.sizes if size <= max(sizes)}
     if len(sizes) == 1:
         return None
-    curve = [estimate_of(found, card, size) for size in sorted(sizes)]
+    curve = [estimate.estimate_of(found, card, size) for size in sorted(sizes)]
     rates = {each.batch: [each.units_per_s, *each.units_per_s_range] for each in curve}
     memory = {each.batch: [each.memory_gib, *each.memory_gib_range] for each in curve}
     svg = figures.template("batch.svg.j2").render(
         panels=[
             figures.panel(f"predicted {unit}/s, with its band", rates, itemgetter(0)),
             figures.panel("predicted memory, GiB; the dashed line is the limit", memory,
-                          itemgetter(0), room_gib(card) + card.context_mib / 1024),
+                          itemgetter(0), estimate.room_gib(card) + card.context_mib / 1024),
         ],
         places=figures.across(sorted(sizes)),
         failures=[],
@@ -346,7 +338,7 @@ def notes(found: Findings, cards: Sequence[GpuProfile], entries: Sequence[Estima
         f"Rates measured by `gpu-advisor doctor --calibrate`: {measured}.": measured,
         "Bands of speed hold 9 in 10 published models (16 bits, large batches) of the cards "
         f"that were compared, and are ±{numbers.percent(estimate.NOT_VALIDATED)} elsewhere. "
-        f"Memory: ±{numbers.percent(MEMORY_ERROR)}, not validated on a card.": True,
+        f"Memory: ±{numbers.percent(estimate.MEMORY_ERROR)}, not validated on a card.": True,
         f"Speed of {task} in {dtype} not validated: {unknown}.": unknown,
         "Where launches limit, the speed of the host there decides: not validated.": launches,
         f"No batch above {traced.largest:,} was looked at.": traced.line is not None,
@@ -391,8 +383,7 @@ def rows(entries: Sequence[Estimate], unit: str) -> list[tuple[str, ...]]:
 def _row(entry: Estimate, *, priced: bool) -> tuple[str, ...]:
     low, high = map(about, entry.units_per_s_range)
     least, most = entry.memory_gib_range
-    marks = [name for name, holds in (("suggested", entry.suggested),
-             ("largest", entry.largest_batch)) if holds]  # fmt: skip
+    marks = ["suggested"] * entry.suggested + ["largest"] * entry.largest_batch
     row = (
         f"{entry.card} {entry.precision or ''}".rstrip(),
         f"{entry.batch:g}" + (f" ({', '.join(marks)})" if marks else ""),

@@ -5,12 +5,14 @@ Where the place cannot be found with certainty there is no patch.
 
 import ast
 import builtins
+import itertools
 from collections.abc import Mapping
 
 from advisor.config.leaves import Splice
 from advisor.knobs.registry import loader_arguments
-from advisor.patches.python_source import Source, behind, imports_torch, last_name, leading_imports
+from advisor.patches.python_source import Source, behind, imports_torch, last_name
 
+IMPORTS = (ast.Import, ast.ImportFrom)
 POSITIONS = ("dataset", "batch_size", "shuffle")
 """Parameters of DataLoader that people give without their name."""
 NEEDS_WORKERS = {*loader_arguments("workers"), "multiprocessing_context", "timeout"}
@@ -40,7 +42,9 @@ def loader_edit(line: int, values: Mapping[str, int | bool], source: Source) -> 
 def statement_edit(statement: str, source: Source) -> list[Splice] | None:
     """Insert `statement`, which sets a flag of torch, after the first imports."""
     (wanted,) = ast.parse(statement).body
-    block = leading_imports(source.tree)
+    body = source.tree.body
+    start = 0 if ast.get_docstring(source.tree, clean=False) is None else 1
+    block = list(itertools.takewhile(lambda node: isinstance(node, IMPORTS), body[start:]))
     flag = statement.partition("(")[0].partition(" =")[0]
     used = (n for n in ast.walk(source.tree) if isinstance(n, ast.Attribute))
     if not imports_torch(block) or any(ast.unparse(node) == flag for node in used):
@@ -48,7 +52,7 @@ def statement_edit(statement: str, source: Source) -> list[Splice] | None:
     at = behind(source, block[-1])
     if at is None:
         return None
-    source.tree.body.insert(source.tree.body.index(block[-1]) + 1, wanted)
+    body.insert(start + len(block), wanted)
     return [(at, at, source.newline * 2 + statement)]
 
 

@@ -6,7 +6,6 @@ stays as it was written. Files themselves are only read.
 
 import ast
 import difflib
-import itertools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from advisor.config.leaves import Splice, spliced
 from advisor.config.python import Places
 
 LINES = re.compile(r"[^\n]*\n|[^\n]+")
-IMPORTS = (ast.Import, ast.ImportFrom)
 NO_LINE_END = "\\ No newline at end of file"
 
 
@@ -58,13 +56,6 @@ def imports_torch(statements: Sequence[ast.stmt]) -> bool:
         and any(alias.name.split(".")[0] == "torch" and not alias.asname for alias in node.names)
         for node in statements
     )
-
-
-def leading_imports(tree: ast.Module) -> list[ast.stmt]:
-    """Imports at a module's top, after its docstring."""
-    body = tree.body
-    start = 1 if body and ast.get_docstring(tree, clean=False) is not None else 0
-    return list(itertools.takewhile(lambda node: isinstance(node, IMPORTS), body[start:]))
 
 
 def behind(source: Source, node: ast.stmt) -> int | None:
