@@ -7,8 +7,8 @@ from advisor import numbers
 from advisor.executor.comparison import UNDER_LOAD
 from advisor.executor.requests import Program
 from advisor.model import Advice, Run
-from advisor.patches import patches, python_source
-from advisor.patches.python_source import Edit
+from advisor.patches import patches
+from advisor.patches.patches import Edit, file_patch, patch_of
 from advisor.tuner.code_suggestions import is_confirmed, switch_of
 from advisor.tuner.state import Suggestion, TunerState
 
@@ -45,16 +45,16 @@ def placed(
     if not name or not line.isdigit() or not path.is_file():
         return site, None
     edit = code_edit(int(line), suggestion, state.incumbent_run)
-    return site, python_source.patch_of(path, program.cwd, edit) if edit else None
+    return site, patch_of(path, program.cwd, edit) if edit else None
 
 
 def config_patch(program: Program, state: TunerState, suggestion: Suggestion) -> str | None:
-    patches = []
+    diffs = []
     for config in program.configs:
         sides = (state.best, suggestion.variant.candidate)
         old, new = (program.content(config, side).decode() for side in sides)
-        patches.append(python_source.file_patch(Path(config.name), old, new, program.cwd))
-    return "".join(filter(None, patches)) or None
+        diffs.append(file_patch(Path(config.name), old, new, program.cwd))
+    return "".join(filter(None, diffs)) or None
 
 
 def code_edit(line: int, suggestion: Suggestion, original: Run) -> Edit | None:

@@ -11,7 +11,7 @@ import pytest
 
 from advisor.model import MeasurePlan, Run
 from advisor.patches import patches
-from advisor.patches.python_source import patch_of
+from advisor.patches.patches import patch_of
 from advisor.tuner.code_suggestions import of_loader
 from tests.probe import program
 

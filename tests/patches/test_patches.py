@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.patches.patches import autocast_edit, loader_edit, statement_edit
-from advisor.patches.python_source import patch_of
+from advisor.patches.patches import autocast_edit, loader_edit, patch_of, statement_edit
 
 FLAG = "torch.backends.cudnn.benchmark = True"
 WITH = 'with torch.autocast("cpu", dtype=torch.bfloat16):'
