@@ -1,8 +1,7 @@
-"""Store of every run, by program, settings and machine.
+"""Store of every run: one sqlite file in the project's state folder.
 
-One sqlite file in the project's state folder; a run is one JSON document. A key names the program's
-sources and packages, the command, the values in force and the plan. Runs of two machines are never
-mixed.
+A key names the program's sources and packages, the command, the values in force and the plan. Runs
+of two machines are never mixed.
 """
 
 import contextlib
@@ -102,10 +101,9 @@ def _may_hold_sources(folder: Path) -> bool:
 
 
 class History:
-    """Store of one project, safe for several processes.
+    """Store of one project, without secrets, safe for several processes.
 
-    Where the file cannot be used (damaged, a full disk, no permission), runs are known to this
-    call only, and `note` gets a sentence. Secrets are masked.
+    Where its file cannot be used, runs are known to this call only; `note` says so.
     """
 
     def __init__(self, path: Path, note: Callable[[str], None] = lambda _: None) -> None:

@@ -1,7 +1,7 @@
 """Masking of secrets, by their name or shape.
 
-Pure. A value is masked whole, and masking twice changes nothing more. What only might be a secret
-(a git hash, a digest, a path, the name of a model) is left alone unless its name says it is one.
+A value is masked whole, and masking twice changes nothing more. What only might be a secret (a
+digest, a path, the name of a model) is left alone unless its name says it is one.
 """
 
 import itertools
@@ -84,7 +84,7 @@ def is_secret(name: str, value: Any) -> bool:
 
 
 def mask_text(text: str, *, code: bool = False) -> str:
-    """Mask secrets in logs, commands, diffs and sentences; of code in its quotes only."""
+    """Mask secrets in logs, commands, diffs and sentences; in `code`, in quotes only."""
     if code:
         return _without(_PAIR, _masked_shapes(text), code=True)
     while (masked := _without(_FLAG, _without(_PAIR, _masked_shapes(text)))) != text:
@@ -131,8 +131,7 @@ def _without(pattern: re.Pattern[str], text: str, *, code: bool = False) -> str:
 def _is_random(run: str) -> bool:
     """True if characters alternate as in random text.
 
-    Names are words: their upper-case letters begin them and their digits end them. Hexadecimal
-    digests have one case.
+    In names, upper case begins a word and digits end it. Digests have one case.
     """
     kinds = ["A" if c.isupper() else "a" if c.islower() else "0" for c in run]
     changes = sum(one != other for one, other in itertools.pairwise(kinds))

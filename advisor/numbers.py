@@ -1,7 +1,4 @@
-"""Numbers for readers: figures, intervals, durations, units.
-
-`None` and values that are not finite read `not measured`, never 0.
-"""
+"""Numbers for readers; None and what is not finite read `not measured`, never 0."""
 
 import math
 

@@ -22,11 +22,11 @@ class Metric:
     """`{units}/s`, `J/{unit}`: with the unit of work to be filled in."""
     higher_is_better: bool = False
     of_batch: bool = False
-    """Time of a whole batch, all of which a unit waits: a larger batch makes it worse."""
+    """Time of a whole batch, for all of which a unit waits: a larger one is worse."""
     from_card: bool = False
     """Only a card's own counters tell it; time, rates and memory are no such figures."""
     gain_text: str = ""
-    """`{ratio} less energy for {one}`; empty: a figure to be bounded, and no objective."""
+    """`{ratio} less energy for {one}`; empty: to be bounded, and no objective."""
     units: Mapping[str, float]
     """Units of a bound on it, each in terms of its own unit."""
 
@@ -51,10 +51,7 @@ def _latency_ms(run: Run) -> float | None:
 
 
 def _latency_p95_ms(run: Run) -> float | None:
-    """Latency of items at the 95th percentile.
-
-    An item of many forwards takes what their mean shows, so none has to end.
-    """
+    """Latency at the 95th percentile; with many forwards an item, that of their mean."""
     if run.latency_p95_ms is None and (run.effects.forwards_per_unit or 1.0) >= SAMPLER_FORWARDS:
         return _latency_ms(run)
     return run.latency_p95_ms

@@ -1,4 +1,4 @@
-"""gpu-advisor.toml or `[tool.gpu-advisor]`: its tables, its reader and its JSON Schema."""
+"""gpu-advisor.toml or `[tool.gpu-advisor]`: tables, reader and JSON Schema."""
 
 import contextlib
 import difflib

@@ -1,7 +1,7 @@
-"""State folder of a project, open to its user only.
+"""State folder of a project, open to its user only: beside gpu-advisor.toml or .git.
 
-Beside gpu-advisor.toml or .git. Where that may not be written, below XDG_STATE_HOME, named after
-the project's path: then originals are not found again when the project is moved.
+Where that may not be written it is below XDG_STATE_HOME, by the project's path: of a project that
+was moved, originals are not found again.
 """
 
 import contextlib

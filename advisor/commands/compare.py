@@ -121,7 +121,7 @@ class Arm:
         self.verdict, self.reason = verdict, reason
 
     def gain(self, rounds: Comparison | None) -> Interval | None:
-        """Throughput over that of the first variant; none of skipped or failed work."""
+        """Throughput over the first variant's; none of skipped or failed work."""
         if rounds is None or self.verdict in {"reference", "failed", "other work"}:
             return None
         return rounds.interval(THROUGHPUT, self.name)
@@ -165,13 +165,12 @@ def arms_of(args: argparse.Namespace, command: list[str]) -> list[Arm]:
         )
         raise UsageError(msg)
     template = [_placeholder(word, configs) for word in command]
-    named: list[tuple[list[Path], list[str]]] = [([config], template) for config in configs]
+    own_words = [] if configs else differing(blocks)
+    programs: list[tuple[list[Path], list[str]]] = [([config], template) for config in configs]
+    programs = programs or [([], block) for block in blocks]
     workload = args.workload or _workload_of(configs)
     arms: list[Arm] = []
-    own_words = differing(blocks) if not named else ()
-    for name, (paths, words) in zip(
-        NAMES, named or [([], block) for block in blocks], strict=False
-    ):
+    for name, (paths, words) in zip(NAMES, programs, strict=False):
         asked = invocation.resolve(
             paths, words, workload=workload, use_case="compare", with_options=False
         )
@@ -194,7 +193,7 @@ def split_blocks(command: list[str]) -> list[list[str]]:
 
 
 def differing(blocks: Sequence[list[str]]) -> list[list[str]]:
-    """Strip the words that all commands share at both ends; keep an option with its value."""
+    """Words in which commands differ; an option stays with its value."""
     first = min(_alike(blocks), min(map(len, blocks)) - 1)
     if first and blocks[0][first - 1].startswith("-") and not blocks[0][first].startswith("-"):
         first -= 1  # the option of this value
@@ -364,7 +363,7 @@ def judge_gains(arms: Sequence[Arm], rounds: Comparison | None, threshold: float
 
 
 def judge_scaling(arms: Sequence[Arm], rounds: Comparison, cpus: int) -> None:
-    """Give each number of ranks its efficiency, and the cause of a poor one."""
+    """Give each number of ranks its efficiency, and a poor one its cause."""
     first = arms[0]
     for arm in arms[1:]:
         gain = arm.gain(rounds)
@@ -410,7 +409,7 @@ def counts_of(text: str) -> tuple[int, ...]:
 
 
 def with_ranks(command: Sequence[str], count: int) -> list[str]:
-    """`command` with `count` ranks. Raises UsageError where no place for it is known."""
+    """Set the ranks of `command`. Raises UsageError without a place for it."""
     words = list(command)
     starts = [number for number, word in enumerate(words) if PurePath(word).name in LAUNCHERS]
     flags = LAUNCHERS[PurePath(words[starts[0]]).name] if starts else OWN

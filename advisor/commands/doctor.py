@@ -1,7 +1,6 @@
 """`gpu-advisor doctor`: costly settings of a machine, and their remedies.
 
-Looks only: nothing is written or changed, and no program of the user's is run. With --calibrate it
-measures the cards instead, and keeps their rates.
+Looks only, unless --calibrate has it measure the cards and keep their rates.
 """
 
 import argparse
@@ -40,7 +39,7 @@ Answer = TypeVar("Answer")
 LOOK_S = 0.5
 """Time in which others are watched."""
 LEAST_FREE_SHARE, LEAST_FREE_GIB = 0.10, 1.0
-"""RAM that must be left, or the kernel begins to drop cached files and to swap."""
+"""RAM that must be left, or the kernel drops cached files and swaps."""
 LEAST_SHM_GIB = 1.0
 ASK_LIMIT_S = 120.0
 """A first import of torch from a cold network disk takes a minute."""
@@ -134,7 +133,7 @@ def take(command: Sequence[str]) -> Readings:
 
 
 def ask(command: Sequence[str], module: ModuleType, answer: TypeAdapter[Answer]) -> Answer | str:
-    """Answer of a module of the probe in the user's interpreter, or the reason for none."""
+    """Answer of a probe's module in the user's Python, or why there is none."""
     program = asking(command, os.environ.get("PATH"))
     if program is None:
         return f"which Python `{command[0]}` starts is not known; name that: doctor -- PYTHON"
@@ -180,10 +179,7 @@ def calibrate(command: Sequence[str], *, as_json: bool) -> int:
 
 
 def asking(command: Sequence[str], path: str | None) -> str | None:
-    """Interpreter of the command; of a script such as `torchrun`, that of its first line.
-
-    None where the command starts another program, which may install something first.
-    """
+    """Python of the command, or of its script; None of a program that starts another."""
     words = list(command)
     if words and PurePath(words[0]).name == "env":
         words = list(itertools.dropwhile(lambda word: "=" in word, words[1:]))

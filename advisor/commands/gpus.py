@@ -1,4 +1,4 @@
-"""`gpu-advisor gpus [NAME ...]`: profiles of GPUs, their sources, and the cards of this host."""
+"""`gpu-advisor gpus [NAME ...]`: GPU profiles, their sources, and the cards here."""
 
 import argparse
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace, _command: Sequence[str] | None) -> int:
 
 
 def compared(card: GpuProfile) -> list[str]:
-    """Kinds of programs whose predicted speed was compared with published rates."""
+    """Kinds of programs whose speed was compared with published rates."""
     names = {True: "training", False: "inference"}
     return [names[trains] for name, trains in estimate.VALIDATED if name == card.name]
 

@@ -116,15 +116,14 @@ def as_json(found: Sequence[Inspected]) -> dict[str, Any]:
     shown: dict[str, Any] = {"knobs": [], "traps": [], "links": [], "documents": []}
     for one in found:
         findings = one.findings
-        shown["documents"].append(
-            {
-                "document": findings.document,
-                "format": one.document.format if one.document else None,
-                "outputs": findings.outputs,
-                "notes": findings.notes,
-                "error": str(one.error) if one.error else None,
-            }
-        )
+        read = {
+            "document": findings.document,
+            "format": one.document.format if one.document else None,
+            "outputs": findings.outputs,
+            "notes": findings.notes,
+            "error": str(one.error) if one.error else None,
+        }
+        shown["documents"].append(read)
         shown["knobs"] += [_knob(knob, findings, one.document) for knob in findings.knobs]
         shown["traps"] += map(asdict, findings.traps)
         shown["links"] += map(asdict, findings.links)

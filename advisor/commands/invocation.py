@@ -91,8 +91,7 @@ class Invocation:
     """By the path that the user or gpu-advisor.toml named."""
     argv: tuple[str, ...]
     command_line: documents.Document
-    """`argv` as a document. Without a config the options that nobody typed are part of it: where
-    one is named, its values are the settings of the program."""
+    """`argv` as a document; without a config, with the options that nobody typed."""
     cwd: Path
     workload: Workload
     settings: Settings
@@ -105,7 +104,7 @@ class Invocation:
 
     @property
     def kept_for(self) -> tuple[Path, ...]:
-        """Files whose originals are kept: configs, else the settings file beside the command."""
+        """Configs, else the settings file beside the command: their originals are kept."""
         return self.paths or (Path.cwd() / settings.FILE_NAME,)
 
     def state(self) -> Path:
@@ -147,10 +146,9 @@ def resolve(
     use_case: str = "optimize",
     with_options: bool = True,
 ) -> Invocation:
-    """Find the command, configs and settings of a call.
+    """Find command, configs and settings of a call; its own words win over the file's.
 
-    What is named here wins over gpu-advisor.toml. `with_options`: without a config the program is
-    started until it has parsed its arguments.
+    `with_options`: without a config the program is started to parse its arguments.
     """
     for path in paths:
         if path.suffix.lower() not in SUFFIXES and not path.exists():
@@ -231,8 +229,7 @@ def split(command: str, paths: Sequence[Path], cwd: Path) -> tuple[str, ...]:
 def why_not_taken(argv: Sequence[str], config: documents.Document, cwd: Path) -> str | None:
     """Reason why a changed `config` would not be read.
 
-    An overlay stands in for any path, so there a Python config may be imported; trials then show
-    if it is.
+    Under an overlay a Python config may be imported instead; trials show if it is.
     """
     name, real = config.name, os.path.realpath(config.name)
     parts = [part for word in argv for part in (word, word.partition("=")[2]) if part]
@@ -368,10 +365,7 @@ def _why_unrecorded(result: object) -> str:
 def _placed(
     found: Sequence[Mapping[str, Any]], command: Sequence[str], first: int
 ) -> Iterator[Option]:
-    """Place each option after the word it must follow.
-
-    Behind the program's own name it stands before everything that could end its options.
-    """
+    """Place each option after the word it must follow, before all that may end options."""
     seen: set[str] = set()
     for each in sorted(found, key=lambda option: option.get("default") is None):
         flag, *others = map(str, each["flags"])

@@ -64,10 +64,7 @@ class Session:
 
     @contextlib.contextmanager
     def engine(self, *, several: bool = False) -> Iterator[Engine]:
-        """Engine on the card of the target, which Ctrl-C cancels.
-
-        `several`: further cards here that are equal and idle are held as well.
-        """
+        """Engine on the target's card and `several` equal idle ones; Ctrl-C cancels it."""
         with self.progress, cancellable() as cancel:
             settings = EngineSettings(
                 connection=self.node,

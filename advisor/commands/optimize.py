@@ -98,7 +98,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
 
 
 def tune(args: argparse.Namespace, command: list[str] | None) -> Report:
-    """Tune on one engine; write config and report, the latter also before an AdvisorError."""
+    """Tune on one engine; write config and report. The report precedes an AdvisorError."""
     started = time.monotonic()
     with contextlib.ExitStack() as stack:
         job = prepare(args, command, stack)
@@ -132,7 +132,7 @@ def tune(args: argparse.Namespace, command: list[str] | None) -> Report:
 
 @dataclass(kw_only=True)
 class Job:
-    """One call: its program, places and answers. The first run may correct its target."""
+    """Program, places and answers of a call; its first run may correct the target."""
 
     args: argparse.Namespace
     typed: tuple[str, ...]
@@ -140,7 +140,7 @@ class Job:
     session: Session
     objective: objective.Objective
     versions: tuple[Versions, ...]
-    """Originals of each config; without one, of the settings file beside the command."""
+    """Originals of each config, or of the settings file beside the command."""
     report: files.Claim
     output: files.Claim
     """The place of --output; none where the configs themselves are rewritten."""
@@ -248,12 +248,9 @@ def left_untuned(asked: invocation.Invocation) -> list[str]:
         why = invocation.recorded(asked.argv, asked.cwd, env).why_unknown
         notes = [f"only the options that you typed are tuned: {why}"] if why else []
     tuned = {os.path.realpath(path) for path in asked.paths}
-    left = [
-        path
-        for path in invocation.configs_among(asked.argv, asked.cwd)
-        if os.path.realpath(asked.cwd / path) not in tuned
-        and path.suffix != ".py"  # as often a program
-    ]
+    named = invocation.configs_among(asked.argv, asked.cwd)
+    others = [path for path in named if os.path.realpath(asked.cwd / path) not in tuned]
+    left = [path for path in others if path.suffix != ".py"]  # as often a program
     if left:
         words = shlex.join(map(str, (*asked.paths, *left)))
         names = " and ".join(map(str, left))
@@ -317,10 +314,7 @@ def context_of(job: Job) -> TuningContext:
 def conclude(
     job: Job, lab: Executor, stop: Stop | None, *, wall_s: float
 ) -> tuple[Report, AdvisorError | None]:
-    """Write the result and complete the report.
-
-    Where a config cannot be written, the report is that of a dry run, beside the reason.
-    """
+    """Write the result and complete the report: of a dry run where that is refused."""
     state = (stop or next_request(job.context, job.answers)).state
     winner = proven_candidate(state) if stop is not None else Candidate()
     written: tuple[Path, ...] = ()

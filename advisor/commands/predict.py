@@ -1,4 +1,4 @@
-"""`gpu-advisor predict [CONFIG ...] --target CARDS`: speed, memory and price on absent GPUs."""
+"""`gpu-advisor predict [CONFIG ...] --target CARDS`: speed, memory, price elsewhere."""
 
 import argparse
 import contextlib
@@ -38,10 +38,10 @@ from advisor.report import figures
 from advisor.runner.job import replace_paths
 
 PLAN = MeasurePlan(measure_s=1.0, min_steps=3, trace=True)
-"""Plan of a traced run. On a CPU it ends with the first whole step: its speed tells nothing."""
+"""Plan of a traced run; a CPU's, whose speed tells nothing, ends with one whole step."""
 AUTOCAST = "autocast=bfloat16"
 SPLITS_FROM = 8
-"""Least batch that is traced at its half; smaller ones are traced at twice their size."""
+"""Least batch that is traced at its half; smaller ones are doubled."""
 NEEDS_CUDA = "The program needs more of CUDA than a CPU can stand in for."
 
 
@@ -187,7 +187,7 @@ def autocast_too(
     plan: MeasurePlan,
     found: Findings | Failure,
 ) -> Traced | None:
-    """Trace a program of 32 bits under autocast; None of others, and where that fails."""
+    """Trace of a 32-bit program under autocast; None of others, and if it fails."""
     if isinstance(found, Failure) or found.traced.run.effects.dtype != "float32":
         return None
     plan = replace(plan, whatif=AUTOCAST, stand_in=plan.stand_in if found.stand_in else None)
@@ -216,10 +216,9 @@ def trace_of(run: Run) -> Trace:
 
 
 def other_batches(asked: invocation.Invocation, batch: float) -> Iterator[Change]:
-    """Changes of the first setting that holds the batch of the run: a half and twice, or larger.
+    """Other batches of the setting that holds the run's: half and twice, or larger.
 
-    Accumulation stays, so that both steps do the same operations. A batch of one may be a case of
-    its own.
+    Accumulation stays: both steps do the same. A batch of one may be a case of its own.
     """
     halves = batch >= SPLITS_FROM and batch % 2 == 0
     wanted = (batch / 2, 2 * batch) if halves else (2 * batch, 4 * batch)
@@ -258,7 +257,7 @@ def figure_place(folder: Path, card: str) -> Path:
 
 
 def draw(found: Traced, card: GpuProfile, entries: Sequence[Estimate], unit: str) -> bytes | None:
-    """Draw speed and memory of a card by batch as SVG; None where only one batch is known."""
+    """SVG of a card's speed and memory by batch; None where only one is known."""
     own = [entry for entry in entries if entry.card == card.name]
     sizes = {entry.batch for entry in own}
     sizes |= {size for size in found.sizes if size <= max(sizes)}
@@ -286,7 +285,7 @@ def draw(found: Traced, card: GpuProfile, entries: Sequence[Estimate], unit: str
 def claimed(
     asked: invocation.Invocation, cards: Sequence[GpuProfile], args: argparse.Namespace
 ) -> Claim:
-    """Claim of all files that may be written. Raises OutputRefusedError and UsageError."""
+    """Claim all files to be written. Raises OutputRefusedError and UsageError."""
     if not asked.configs:
         msg = "--output writes configs, and none was named. Leave it out: the command is printed."
         raise UsageError(msg)
@@ -298,7 +297,7 @@ def claimed(
 def next_step(
     session: Session, moved: Change, entry: Estimate, folder: Path | None, claim: Claim | None
 ) -> dict[str, Any]:
-    """Write the config of a card, if asked; the command that confirms it there, as in `--json`."""
+    """Command that confirms a card's batch, for `--json`; write its config if asked."""
     asked, program = session.asked, session.program
     change = replace(moved, new=like(moved.old, entry.batch))
     candidate = Candidate(changes=(change,))

@@ -125,7 +125,7 @@ def as_object(result: tuple[Run, ...], found: Bottleneck | None) -> dict[str, An
 
 
 def in_order(unused: str, text: str, *limits: str) -> str:
-    """The memo behind an unused card, with what limits its figures after its first sentence."""
+    """Memo behind an unused card; what limits its figures follows its first sentence."""
     first, _, rest = text.partition("\n\n")
     return "\n\n".join(filter(None, (unused, first, *limits, rest)))
 

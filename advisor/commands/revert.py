@@ -31,10 +31,9 @@ def run(args: argparse.Namespace, _command: list[str] | None) -> int:
 
 
 def revert(configs: list[Path], *, everything: bool = False) -> dict[Path, int]:
-    """Revert the rewrites of `configs`; return their numbers.
+    """Revert the rewrites of `configs`, once all were looked at; return their numbers.
 
-    0 if the last rewrite is not in the file: an earlier call was killed before it replaced the
-    config, or somebody undid the change. All configs are looked at before the first is written.
+    0: the last rewrite is not in the file. Its call was killed, or somebody undid it.
     """
     kept_in = {config: _kept_in(config) for config in configs}
     with contextlib.ExitStack() as stack:

@@ -44,7 +44,7 @@ class Source:
 
 
 Edit = Callable[[Source], list[Splice] | None]
-"""Changes the tree of a source, and says where the code changes alike; None where it cannot."""
+"""Change of a source's tree, and the like splices of its code; None where it cannot be."""
 
 
 def loader_edit(line: int, values: Mapping[str, int | bool], source: Source) -> list[Splice] | None:
@@ -144,10 +144,7 @@ LOSSES = ("loss", "crit")
 def autocast_edit(
     line: int, device: str, dtype: str, source: Source, *, widen: bool
 ) -> list[Splice] | None:
-    """Wrap the model's call at `line` in `torch.autocast(...)`.
-
-    `widen`: the one tensor that the model returns goes on in float32.
-    """
+    """Wrap the model's call at `line` in autocast; `widen` its tensor again."""
     found = _statement(source, line)
     if found is None or not imports_torch(source.tree.body):
         return None
@@ -265,7 +262,7 @@ def patch_of(path: Path, cwd: Path, edit: Edit) -> str | None:
 
 
 def file_patch(path: Path, old: str, new: str, cwd: Path) -> str | None:
-    """Diff of a file in git's format, from its repository or `cwd`; None if unchanged."""
+    """Diff of a file for git, from its repository or `cwd`; None if unchanged."""
     if old == new:
         return None
     real = path.resolve()
