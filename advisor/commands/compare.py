@@ -165,17 +165,18 @@ def arms_of(args: argparse.Namespace, command: list[str]) -> list[Arm]:
         )
         raise UsageError(msg)
     template = [_placeholder(word, configs) for word in command]
-    own_words = [] if configs else differing(blocks)
+    labels = [str(each) for each in configs]
+    labels = labels or [masking.mask_text(shlex.join(own)) for own in differing(blocks)]
     programs: list[tuple[list[Path], list[str]]] = [([config], template) for config in configs]
     programs = programs or [([], block) for block in blocks]
-    workload = args.workload or _workload_of(configs)
+    known = (settings.load(settings.find(each.parent)).workload_for(each) for each in configs)
+    workload = args.workload or next(filter(None, known), None)
     arms: list[Arm] = []
-    for name, (paths, words) in zip(NAMES, programs, strict=False):
+    for name, label, (paths, words) in zip(NAMES, labels, programs, strict=False):
         asked = invocation.resolve(
             paths, words, workload=workload, use_case="compare", with_options=False
         )
         invocation.require_program(asked.argv, asked.cwd, asked.environ)
-        label = str(paths[0]) if paths else masking.mask_text(shlex.join(own_words[len(arms)]))
         arms.append(Arm(name=name, label=label, asked=asked))
     for arm, count in zip(arms, counts, strict=False):
         arm.ranks, arm.label = count, numbers.many(count, "rank")
@@ -204,14 +205,6 @@ def differing(blocks: Sequence[list[str]]) -> list[list[str]]:
 def _alike(blocks: Sequence[list[str]]) -> int:
     same = (len(set(words)) == 1 for words in zip(*blocks, strict=False))
     return sum(itertools.takewhile(bool, same))
-
-
-def _workload_of(configs: Sequence[Path]) -> str | None:
-    """Name of the workload that uses one of the configs."""
-    for config in configs:
-        if known := settings.load(settings.find(config.parent)).workload_for(config):
-            return known
-    return None
 
 
 def _placeholder(word: str, configs: Sequence[Path]) -> str:
@@ -434,10 +427,8 @@ def cause(first: Sequence[Run], runs: Sequence[Run], cpus: int) -> str:
     median = statistics.median
     busy = median(run.disturbance.own_cpus or 0.0 for run in runs)
     if busy >= SATURATED * cpus:
-        return (
-            f"all {numbers.many(cpus, 'CPU')} were busy: give each rank more, or fewer workers and "
-            "threads"
-        )
+        held = numbers.many(cpus, "CPU")
+        return f"all {held} were busy: give each rank more, or fewer workers and threads"
     lost = median(map(_unit_s, runs)) - median(map(_unit_s, first))
     if median(map(_wait_s, runs)) - median(map(_wait_s, first)) > MOST_LOST * lost:
         share = numbers.percent(median(run.wait_share or 0.0 for run in runs))

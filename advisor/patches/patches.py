@@ -144,7 +144,7 @@ LOSSES = ("loss", "crit")
 def autocast_edit(
     line: int, device: str, dtype: str, source: Source, *, widen: bool
 ) -> list[Splice] | None:
-    """Wrap the model's call at `line` in autocast; `widen` its tensor again."""
+    """Wrap the model's call at `line` in autocast; `widen`: then float32 again."""
     found = _statement(source, line)
     if found is None or not imports_torch(source.tree.body):
         return None
