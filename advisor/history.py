@@ -76,11 +76,10 @@ def installed_packages(command: tuple[str, ...], cwd: Path) -> list[str]:
             continue
         real = Path(os.path.realpath(found))
         for prefix in dict.fromkeys((Path(found).parent.parent, real.parent.parent)):
-            if folders := sorted(prefix.glob("lib/python3*")):
+            if any(prefix.glob("lib/python3*")):
                 lines.append(str(real))
-                for folder in folders:
-                    packages = sorted(folder.glob("*-packages/*-info"))
-                    lines += [f"{folder.name}/{entry.name}" for entry in packages]
+            packages = sorted(prefix.glob("lib/python3*/*-packages/*-info"))
+            lines += [f"{entry.parents[1].name}/{entry.name}" for entry in packages]
     return lines
 
 

@@ -71,8 +71,6 @@ _CREDENTIAL = re.compile(
 
 def is_secret(name: str, value: Any) -> bool:
     """True for a secret's name: `api_key`, `--hf-token`, `WANDB_API_KEY`."""
-    if value is None or isinstance(value, bool):
-        return False
     text = str(value)
     if text.strip().lower() in NO_SECRETS:
         return False

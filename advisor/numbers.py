@@ -34,14 +34,14 @@ def factor(value: float) -> str:
 
 def interval(value: float | None, low: float | None, high: float | None) -> str:
     """`1.48 (1.45 to 1.51)`, or the estimate alone without bounds."""
-    if value is None or low is None or high is None:
+    if None in (value, low, high):
         return number(value)
     return f"{number(value)} ({number(low)} to {number(high)})"
 
 
-def measure(value: float | None) -> str:
+def measure(value: float | None, digits: int = 4) -> str:
     """Format a quality measure with four digits."""
-    shown = number(value, 4)
+    shown = number(value, digits)
     return shown.rstrip("0").rstrip(".") if "." in shown and "e" not in shown else shown
 
 

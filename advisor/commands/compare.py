@@ -129,7 +129,7 @@ class Arm:
     def as_object(self, rounds: Comparison | None) -> dict[str, Any]:
         runs = rounds.runs(self.name) if rounds and self.name in rounds.ab_test.names else ()
         gain, rates = self.gain(rounds), [run.units_per_s for run in runs]
-        peaks = [run.peak_mem_gib for run in runs if run.peak_mem_gib]
+        peaks = filter(None, (run.peak_mem_gib for run in runs))
         return {
             "name": self.name,
             "label": self.label,
@@ -147,11 +147,10 @@ class Arm:
 def arms_of(args: argparse.Namespace, command: list[str]) -> list[Arm]:
     """Variants in order: configs, commands, or numbers of ranks."""
     configs, counts, blocks = args.configs, args.ranks or (), split_blocks(command)
-    if counts:
-        if configs or len(blocks) != 1:
-            msg = "--ranks compares one command, without configs: `--ranks 1,2 -- torchrun a.py`."
-            raise UsageError(msg)
-        blocks = [with_ranks(blocks[0], count) for count in counts]
+    if counts and (configs or len(blocks) != 1):
+        msg = "--ranks compares one command, without configs: `--ranks 1,2 -- torchrun a.py`."
+        raise UsageError(msg)
+    blocks = [with_ranks(blocks[0], count) for count in counts] or blocks
     if configs and len(blocks) > 1:
         msg = f"Compare configs, or commands separated by {SEPARATOR}, not both at once."
         raise UsageError(msg)
@@ -165,21 +164,20 @@ def arms_of(args: argparse.Namespace, command: list[str]) -> list[Arm]:
         )
         raise UsageError(msg)
     template = [_placeholder(word, configs) for word in command]
-    labels = [str(each) for each in configs]
+    labels = [numbers.many(count, "rank") for count in counts] or list(map(str, configs))
     labels = labels or [masking.mask_text(shlex.join(own)) for own in differing(blocks)]
     programs: list[tuple[list[Path], list[str]]] = [([config], template) for config in configs]
     programs = programs or [([], block) for block in blocks]
     known = (settings.load(settings.find(each.parent)).workload_for(each) for each in configs)
     workload = args.workload or next(filter(None, known), None)
     arms: list[Arm] = []
-    for name, label, (paths, words) in zip(NAMES, labels, programs, strict=False):
+    for place, (paths, words) in enumerate(programs):
         asked = invocation.resolve(
             paths, words, workload=workload, use_case="compare", with_options=False
         )
         invocation.require_program(asked.argv, asked.cwd, asked.environ)
-        arms.append(Arm(name=name, label=label, asked=asked))
-    for arm, count in zip(arms, counts, strict=False):
-        arm.ranks, arm.label = count, numbers.many(count, "rank")
+        ranks = counts[place] if counts else None
+        arms.append(Arm(name=NAMES[place], label=labels[place], asked=asked, ranks=ranks))
     return arms
 
 
@@ -409,9 +407,8 @@ def with_ranks(command: Sequence[str], count: int) -> list[str]:
     for number, word in enumerate(words):
         flag, equals, _ = word.partition("=")
         if flag in flags:
-            if equals:
-                return [*words[:number], f"{flag}={count}", *words[number + 1 :]]
-            return [*words[: number + 1], str(count), *words[number + 2 :]]
+            new = [f"{flag}={count}"] if equals else [flag, str(count)]
+            return [*words[:number], *new, *words[number + len(new) :]]
     if not starts:
         msg = (
             "--ranks found no number of ranks in the command. Start it by torchrun, accelerate "

@@ -26,16 +26,14 @@ class Entry:
     """Result on one engine."""
 
     engine: str
-    report: Report | None = None
-    problem: AdvisorError | None = None
-    """Reason for a missing report."""
+    outcome: Report | AdvisorError
     price: float | None = None
     """Price of an hour of the node."""
 
     @property
     def side(self) -> Side:
         """The tuned configuration; the original where none is proven."""
-        return self.report.after if self.report else Side()
+        return self.outcome.after if isinstance(self.outcome, Report) else Side()
 
     @property
     def price_of_1000(self) -> float | None:
@@ -46,9 +44,9 @@ class Entry:
     @property
     def exit_code(self) -> int:
         """Exit code of a call for this engine alone."""
-        if self.report is None:
-            return self.problem.exit_code if self.problem else 1
-        return OPTIMIZE_EXIT_CODES[self.report.verdict]
+        if isinstance(self.outcome, Report):
+            return OPTIMIZE_EXIT_CODES[self.outcome.verdict]
+        return self.outcome.exit_code
 
 
 def names_of(engine: str) -> tuple[str, ...]:
@@ -73,14 +71,15 @@ def run(
         sys.stderr.write(f"\ngpu-advisor: engine {name}\n")
         table = asked.settings.engine.get(name)
         price = table.price if table else None
+        outcome: Report | AdvisorError
         try:
-            report = writing.masked(tune(own_arguments(args, name), command))
-            entries.append(Entry(engine=name, report=report, price=price))
+            outcome = writing.masked(tune(own_arguments(args, name), command))
         except InterruptedByUserError:
             raise
         except AdvisorError as problem:
             sys.stderr.write(f"gpu-advisor: {problem}\n")
-            entries.append(Entry(engine=name, problem=problem, price=price))
+            outcome = problem
+        entries.append(Entry(engine=name, outcome=outcome, price=price))
     text = page(entries, str(first or "command line"))
     place.write(args.report, f"{text}\n{files.MARKS['.md']}\n".encode(errors="replace"))
     output.show(fields(entries), text, as_json=args.json)
@@ -94,8 +93,8 @@ def own_arguments(args: argparse.Namespace, name: str) -> argparse.Namespace:
     if args.configs:
         own["output"] = args.configs[0].with_stem(f"{args.configs[0].stem}.{tag}")
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for option in ("engine", "report"):
-        parser.add_argument(f"--{option}")
+    parser.add_argument("--engine")
+    parser.add_argument("--report")
     typed = [f"--{option}={value}" for option, value in own.items()]
     words = [*parser.parse_known_args(args.words)[1], *typed]
     return argparse.Namespace(**{**vars(args), **own, "words": words})
@@ -106,7 +105,8 @@ def page(entries: Sequence[Entry], subject: str) -> str:
     found = [entry for entry in entries if entry.side.units_per_s]
     said = []
     if found:
-        unit = numbers.plural(next(entry.report.unit for entry in found if entry.report))
+        reports = (entry.outcome for entry in found if isinstance(entry.outcome, Report))
+        unit = numbers.plural(next(reports).unit)
         best = max(found, key=lambda entry: entry.side.units_per_s or 0.0)
         said.append(f"{best.engine} is fastest: {rate(best.side, unit)}.")
         priced = [(price, entry) for entry in found if (price := entry.price_of_1000)]
@@ -122,9 +122,9 @@ def page(entries: Sequence[Entry], subject: str) -> str:
 
 
 def row(entry: Entry, unit: str) -> tuple[str, ...]:
-    report, price = entry.report, entry.price_of_1000
-    if report is None:
-        why = str(entry.problem).partition("\n")[0]
+    report, price = entry.outcome, entry.price_of_1000
+    if isinstance(report, AdvisorError):
+        why = str(report).partition("\n")[0]
         return (entry.engine, "", why, "", "", "", "", "", "")
     machine = ", ".join(gpu.name for gpu in report.machine.gpus) or f"{report.machine.cpus} CPUs"
     peak = entry.side.peak_mem_gib
@@ -150,12 +150,10 @@ def rate(side: Side, unit: str) -> str:
 
 def fields(entries: Sequence[Entry]) -> dict[str, Any]:
     """The one object of `--json`."""
-    found = {
-        entry.engine: {
-            **(writing.headline(entry.report) if entry.report else {}),
-            "problem": str(entry.problem) if entry.problem else None,
-            "price_of_1000": entry.price_of_1000,
-        }
-        for entry in entries
-    }
+    found = {}
+    for entry in entries:
+        told: dict[str, Any] = {"problem": str(entry.outcome)}
+        if isinstance(entry.outcome, Report):
+            told = writing.headline(entry.outcome) | {"problem": None}
+        found[entry.engine] = told | {"price_of_1000": entry.price_of_1000}
     return {"engines": found}

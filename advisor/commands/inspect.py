@@ -45,8 +45,7 @@ def run(args: argparse.Namespace, command: Sequence[str] | None) -> int:
     if len(errors) == len(found) == 1 and not args.json:
         raise errors[0]
     output.show(as_json(found), "\n\n".join(map(section, found)), as_json=args.json)
-    for message in errors:
-        sys.stderr.write(f"gpu-advisor: {message}\n")
+    sys.stderr.writelines(f"gpu-advisor: {message}\n" for message in errors)
     return errors[0].exit_code if len(errors) == len(found) else 0
 
 
@@ -162,7 +161,7 @@ def section(one: Inspected) -> str:
 
 def _row(knob: Knob, default: str | None) -> tuple[str, ...]:
     value = json.dumps(knob.value, ensure_ascii=False)
-    count = " ".join(part for part in (knob.scope, knob.unit) if part)
+    count = " ".join(filter(None, (knob.scope, knob.unit)))
     counted = f"{value} ({count})" if knob.kind == "batch_size" and count != "sample" else value
     remarks = [f"a default: {default}"] if default else []
     if not knob.editable:

@@ -357,8 +357,8 @@ def _read(path: Path) -> list[dict[str, Any]] | None:
 def _why_unrecorded(result: object) -> str:
     if not isinstance(result, Failure) or not result.kind.startswith(("crash", "config")):
         return "the program parses no arguments in a way that is known here"
-    lines = [line.strip() for line in result.log_tail.splitlines() if line.strip()]
-    last = f": {lines[-1]}" if lines else ""
+    lines = result.log_tail.strip().splitlines()
+    last = f": {lines[-1].strip()}" if lines else ""
     return f"the program ended before it had parsed its arguments{last}".rstrip(".")
 
 

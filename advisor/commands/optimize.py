@@ -193,7 +193,7 @@ def prepare(args: argparse.Namespace, command: list[str] | None, held: contextli
             elsewhere = [args.output]
     for path in () if args.dry_run or elsewhere else asked.paths:
         invocation.require_writable(path)
-    like = asked.paths[0] if asked.paths else None
+    like = next(iter(asked.paths), None)
     never = [*asked.paths, *elsewhere]
     report = writing.claim(args.report, never=never, like=like, overwrite=args.overwrite)
     output = files.claim(elsewhere, never=asked.paths, like=like, overwrite=args.overwrite)

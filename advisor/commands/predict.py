@@ -160,9 +160,8 @@ def trace_program(
     for change in other_batches(asked, traces[0].batch):
         run = run_trial(shortened(plan, first), Candidate(changes=(change,)))
         if isinstance(run, Failure):
-            if run.kind == "interrupted":
-                return run
-            return replace(found, why=f"batch {change.new} failed here ({run.kind})")
+            why = f"batch {change.new} failed here ({run.kind})"
+            return run if run.kind == "interrupted" else replace(found, why=why)
         traces.append(trace_of(run))
         for each in traces[:-1]:
             try:

@@ -11,6 +11,7 @@ from advisor.commands.measuring import Session, node_of, session_of
 from advisor.executor.comparison import neighbours
 from advisor.machine import target
 from advisor.model import TRAINING_STEPS, Candidate, Failure, MeasurePlan, Run, RunPhase
+from advisor.objective import METRICS
 from advisor.report import bottleneck, verdict
 from advisor.report.bottleneck import diagnose, member, ranged, typical
 from advisor.report.schema import Bottleneck
@@ -181,7 +182,7 @@ def _batch(run: Run) -> str:
 def _gpu(run: Run) -> list[str]:
     """Readings of the card, and reasons for missing ones."""
     seen = run.telemetry
-    joules = seen.energy_j / run.units if seen.energy_j and run.units else None
+    joules = METRICS["energy"].read(run)
     facts_by_name = {
         "{} busy": None if seen.gpu_util_pct is None else numbers.percent(seen.gpu_util_pct / 100),
         "{} in use on the card": seen.gpu_mem_used_gib and numbers.gib(seen.gpu_mem_used_gib),

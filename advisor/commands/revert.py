@@ -40,8 +40,7 @@ def revert(configs: list[Path], *, everything: bool = False) -> dict[Path, int]:
         plans = []
         for config, versions in kept_in.items():
             stack.enter_context(versions.held())
-            for note in versions.recover():
-                sys.stderr.write(f"gpu-advisor: {note}\n")
+            sys.stderr.writelines(f"gpu-advisor: {note}\n" for note in versions.recover())
             remove_candidates(config)
             kept = versions.all()
             undone = list(reversed(kept if everything else kept[-1:]))

@@ -18,9 +18,10 @@ def proven_advice(state: TunerState, program: Program) -> tuple[Advice, ...]:
     found = []
     for suggestion in state.suggestions:
         outcome = suggestion.outcome
-        gain = outcome.interval(state.context.objective) if outcome else None
-        if outcome is None or gain is None or not is_confirmed(state, suggestion):
+        if outcome is None or not is_confirmed(state, suggestion):
             continue
+        gain = outcome.interval(state.context.objective)
+        assert gain is not None  # what is proven has bounds
         pairs = numbers.many(gain.n, "interleaved pair")
         reason = f"{suggestion.reason} Measured in {pairs} of fresh processes."
         if outcome.used_contended_rounds:
@@ -42,7 +43,7 @@ def placed(
     site = seen.loader_site if suggestion.arguments else seen.model_site
     name, _, line = (site or "").rpartition(":")
     path = program.cwd / name
-    if not name or not line.isdigit() or not path.is_file():
+    if not line.isdigit() or not path.is_file():
         return site, None
     edit = code_edit(int(line), suggestion, state.incumbent_run)
     return site, patch_of(path, program.cwd, edit) if edit else None
