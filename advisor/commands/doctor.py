@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from types import ModuleType
 from typing import NamedTuple, TypeVar
 
 import psutil
@@ -29,7 +28,7 @@ from advisor.machine.gpu import uvm_loaded
 from advisor.machine.host import nvidia_devices, read_machine
 from advisor.machine.readings import GIB
 from advisor.model import Disturbance, Machine
-from advisor.probe import card_rates, torch_info
+from advisor.probe import torch_info
 from advisor.sandbox.capabilities import FORCED, detect_isolation
 from advisor.sandbox.policy import SandboxPolicy
 from advisor.state import project_root, state_folder
@@ -128,19 +127,19 @@ def take(command: Sequence[str]) -> Readings:
         isolation=detect_isolation(str(Path.cwd())),
         crowd=crowd,
         own_calls=lock.holders(),
-        torch=ask(command, torch_info, TypeAdapter(TorchFacts)),
+        torch=ask(command, "facts", TypeAdapter(TorchFacts)),
     )
 
 
-def ask(command: Sequence[str], module: ModuleType, answer: TypeAdapter[Answer]) -> Answer | str:
-    """Answer of a probe's module in the user's Python, or why there is none."""
+def ask(command: Sequence[str], question: str, answer: TypeAdapter[Answer]) -> Answer | str:
+    """Answer of `torch_info` in the user's Python, or why there is none."""
     program = asking(command, os.environ.get("PATH"))
     if program is None:
         return f"which Python `{command[0]}` starts is not known; name that: doctor -- PYTHON"
-    source = Path(str(module.__file__)).read_text(encoding="utf-8")
+    source = Path(torch_info.__file__).read_text(encoding="utf-8")
     try:
         done = subprocess.run(
-            [program, "-c", source],
+            [program, "-c", source, question],
             env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -163,7 +162,7 @@ def calibrate(command: Sequence[str], *, as_json: bool) -> int:
     with contextlib.ExitStack() as held:
         for card in read_machine().gpus:
             held.enter_context(lock.gpu_lock(card.uuid))
-        found = ask(command, card_rates, calibration.MEASURED)
+        found = ask(command, "cards", calibration.MEASURED)
     if isinstance(found, str) or not found:
         problem = found or "that torch sees no card; `gpu-advisor doctor` says why."
         fields: dict[str, object] = {"problem": problem, "cards": []}

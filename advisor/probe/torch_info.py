@@ -1,6 +1,6 @@
-"""Torch facts of an interpreter, printed by it.
+"""Facts of an interpreter's torch, and rates of its cards, printed by it.
 
-The last line is one JSON object. Nothing of the package is imported, and nothing is written.
+The last line is the answer in JSON. Nothing of the package is imported, and nothing is written.
 """
 
 from __future__ import annotations
@@ -9,7 +9,15 @@ import importlib
 import json
 import sys
 import warnings
-from typing import Any
+from time import perf_counter as clock
+from typing import Any, Callable
+
+BLOCKS, BLOCK_S = 5, 0.05
+"""Blocks of calls, of which the fastest counts, and the shortest time of one."""
+LONG_S = 2e-3
+"""A product or copy that takes so long is large enough."""
+TENSOR_CORES = (8, 0)
+"""Compute capability from which on a card has TF32 and bfloat16."""
 
 
 def facts() -> dict[str, Any]:
@@ -32,7 +40,68 @@ def facts() -> dict[str, Any]:
     return facts
 
 
+def seconds(call: Callable[[], object], wait: Callable[[], object], block_s: float) -> float:
+    """Seconds of one call, by the fastest of several blocks of calls."""
+    times = 1
+    found: list[float] = []
+    call()
+    while len(found) < BLOCKS:
+        wait()
+        began = clock()
+        for _ in range(times):
+            call()
+        wait()
+        took = clock() - began
+        if took < block_s:
+            times *= 2
+        else:
+            found.append(took / times)
+    return min(found)
+
+
+def rates(torch: Any, device: str) -> dict[str, Any]:
+    """Rates of one device, named as in a profile."""
+    wait = torch.cuda.synchronize if device != "cpu" else lambda: None
+
+    def fastest(work: Callable[[Any], object], sides: range, dtype: Any) -> tuple[int, float]:
+        """Side of the first matrix that is large enough, and the time of its work."""
+        matrix: Any = None
+        for power in sides:
+            matrix = torch.ones(2**power, 2**power, dtype=dtype, device=device)
+            if seconds(lambda: work(matrix), wait, 0.0) > LONG_S:  # noqa: B023  called at once
+                break
+        return len(matrix), seconds(lambda: work(matrix), wait, BLOCK_S)
+
+    side, copied_s = fastest(lambda matrix: matrix.clone(), range(10, 15), torch.float32)
+    one = torch.ones(1, device=device)
+    found = {
+        "bandwidth_gb_per_s": 8e-9 * side**2 / copied_s,
+        "launch_s": seconds(lambda: one.add_(1), wait, BLOCK_S),
+    }
+    modern = device == "cpu" or torch.cuda.get_device_capability(device) >= TENSOR_CORES
+    names = {"fp32": torch.float32, "fp16": torch.float16}
+    names.update({"tf32": torch.float32, "bf16": torch.bfloat16} if modern else {})
+    for name, dtype in names.items():
+        torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
+        side, product_s = fastest(lambda matrix: torch.mm(matrix, matrix), range(9, 14), dtype)
+        found[f"{name}_tflops"] = 2e-12 * side**3 / product_s
+    return {name: float(f"{rate:.3g}") for name, rate in found.items()}
+
+
+def cards() -> list[dict[str, Any]]:
+    torch = importlib.import_module("torch")
+    found = []
+    for index in range(torch.cuda.device_count()):
+        torch.cuda.set_device(index)
+        facts = torch.cuda.get_device_properties(index)
+        named = {"name": facts.name, "memory_gib": round(facts.total_memory / 1024**3, 2)}
+        found.append({**named, **rates(torch, f"cuda:{index}")})
+    return found
+
+
+ANSWERS: dict[str, Callable[[], object]] = {"facts": facts, "cards": cards}
+
 if __name__ == "__main__":
     # What lies in the working directory must not be taken for one of torch's modules.
     sys.path[:] = [folder for folder in sys.path if folder]
-    print("\n" + json.dumps(facts()))
+    print("\n" + json.dumps(ANSWERS[sys.argv[1]]()))

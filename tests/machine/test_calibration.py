@@ -10,7 +10,7 @@ from advisor.machine import profiles
 from advisor.machine.calibration import REACHED, Rates, applied, keep, kept
 from advisor.prediction.estimate import step_time
 from advisor.prediction.trace import MATRIX, OTHER, Operation, Trace
-from advisor.probe import card_rates
+from advisor.probe import torch_info
 from tests import simulated_gpu
 from tests.gpu.conftest import LARGE, SMALL
 
@@ -41,7 +41,7 @@ def test_a_prediction_takes_the_rates_that_were_measured_on_such_a_card() -> Non
 
 @pytest.mark.slow
 def test_rates_are_measured_as_a_profile_names_them() -> None:
-    found = card_rates.rates(pytest.importorskip("torch"), "cpu")
+    found = torch_info.rates(pytest.importorskip("torch"), "cpu")
     assert min(found.values()) > 0
     assert {*found, "name", "memory_gib", "measured_on"} == set(Rates.model_fields)
 
