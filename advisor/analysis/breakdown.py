@@ -1,13 +1,13 @@
-"""Breakdown of time: kinds of work, networks and waiting lines of the window, phases of a run.
+"""Breakdown of time: work, networks and waits of a window, phases of a run.
 
-Fetches and saves are recorded throughout the window, so their shares are of all of it.
-Calls, passes and copies are recorded while every hook is in: what is left of the window is divided
-as that stretch was.
+Fetches and saves are recorded throughout the window. The rest of it is divided as the
+stretch in which every hook was in.
 """
 
 import bisect
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from statistics import fmean
 
 from advisor.analysis import device_time, events
 from advisor.analysis.device_time import DeviceClock
@@ -22,10 +22,7 @@ RARE = 0.01
 
 
 def shares(log: EventLog, window: Window, stretch: Span, clock: DeviceClock) -> Shares:
-    """Shares of the window without its validation; sum is 1.
-
-    `stretch`: time after warm-up in which every kind of event was recorded.
-    """
+    """Shares of the window without its validation; sum is 1."""
     series = window.series
     found: dict[str, float] = {}
     left = events.without([Span(window.start, window.end)], series.aside)
@@ -47,27 +44,20 @@ def shares(log: EventLog, window: Window, stretch: Span, clock: DeviceClock) -> 
     total = sum(parts.values())
     if total <= 0:
         parts, total = {"other": 1.0}, 1.0
-    for name, part in parts.items():
-        found[name] = found.get(name, 0.0) + rest * part / total
+    found.update({name: rest * part / total for name, part in parts.items()})
     return Shares(**{name: part / window.seconds for name, part in found.items()})
 
 
 def loader_waits(log: EventLog, series: StepSeries, clock: DeviceClock) -> list[Span] | None:
-    """Stretches inside the loader's `__next__`, in which a device had nothing to do.
-
-    None without a loader, and where another thread than the one that works waits for it.
-    """
+    """Waits for the loader without work on a device; None without one."""
     if series.loader is None or log.loader(series.loader).other_thread:
-        return None
+        return None  # nor where another thread waits than the one that works
     own = (fetch for fetch in log.fetches if fetch.loader in series.loaders)
     return events.merged((clock.done(fetch.start), fetch.end) for fetch in own)
 
 
 def backward_share(log: EventLog, stretch: Span, clock: DeviceClock) -> float | None:
-    """Share of the recorded stretch in backward passes; None without one.
-
-    On a device it lasts from when it could begin with a pass until it was done with it.
-    """
+    """Share of the recorded stretch in backward passes; None without one."""
     seconds = stretch.end - stretch.start
     if seconds <= 0 or not log.backwards:
         return None
@@ -75,19 +65,16 @@ def backward_share(log: EventLog, stretch: Span, clock: DeviceClock) -> float | 
 
 
 def _worked(calls: Sequence[Sequence[float]], clock: DeviceClock) -> list[Span]:
+    """Spans from when a device could begin with each call until it was done."""
     return [Span(max(each[0], clock.done(each[0])), clock.done(each[1])) for each in calls]
 
 
 def stages(log: EventLog, window: Window, stretch: Span, clock: DeviceClock) -> tuple[Stage, ...]:
-    """Networks that an inference calls in turn, by first call in the recorded stretch.
-
-    On a device the time is from when it could begin with a call until it was done with it. In a
-    training the forwards of a network tell nothing of its backwards, so it has none.
-    """
+    """Networks that an inference calls in turn, by their first calls."""
     seconds = stretch.end - stretch.start
     units = (window.units_per_s() or 0.0) * seconds
     if window.series.kind in TRAINING_STEPS or units <= 0:
-        return ()
+        return ()  # in a training forwards tell nothing of backwards
     found = []
     for module, own in sorted(calls_of_networks(log).items()):
         calls = [call for call in own if stretch.start < call.end <= stretch.end]
@@ -104,10 +91,10 @@ def stages(log: EventLog, window: Window, stretch: Span, clock: DeviceClock) -> 
 
 
 def sync_points(log: EventLog, window: Window) -> tuple[SyncPoint, ...]:
-    """Synchronizing lines of the recorded steps, the costliest first."""
+    """Waiting lines of the recorded steps, the costliest first."""
     series = window.series
     bounds = _recorded(log, series.bounds[window.first : window.last + 1])
-    bounds = bounds or _recorded(log, series.bounds)  # steps of the window may be counted only
+    bounds = bounds or _recorded(log, series.bounds)  # the window may be counted only
     if not bounds:
         return ()
     many = len(bounds) - 1
@@ -116,14 +103,9 @@ def sync_points(log: EventLog, window: Window) -> tuple[SyncPoint, ...]:
         if wait.site and bounds[0] < wait.end <= bounds[-1]:
             lines.setdefault((wait.site, wait.name), []).append(wait.end - wait.start)
     points = [
-        SyncPoint(
-            site=site,
-            call=name,
-            per_step=len(took_s) / many,
-            ms=1000.0 * sum(took_s) / len(took_s),
-        )
-        for (site, name), took_s in lines.items()
-        if len(took_s) >= RARE * many
+        SyncPoint(site=site, call=call, per_step=len(took) / many, ms=1000.0 * fmean(took))
+        for (site, call), took in lines.items()
+        if len(took) >= RARE * many
     ]
     points.sort(key=lambda point: -point.per_step * point.ms)
     return tuple(points[:MOST_POINTS])

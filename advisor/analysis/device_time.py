@@ -1,9 +1,9 @@
 """Device time: completion times, work and waits beside the host.
 
-Each mark of the device's clock says: all that was queued until then was done at that moment. So
-between a mark and its moment the device surely worked. It surely worked, too, through a call of the
-model at whose end it was behind, and while the host waited for it. In the rest of the time it had
-nothing, or no more than what the host was just queueing: that goes to what the host did then.
+A mark says when all that was queued until then was done; between the two the device
+worked. It worked, too, through a call at whose end it was behind, and while the host
+waited for it. Else it had no more than what the host was just queueing: that time goes
+to what the host did.
 """
 
 import bisect
@@ -50,12 +50,11 @@ class DeviceClock:
 def seconds(
     log: EventLog, fetches: Sequence[Span], clock: DeviceClock, within: list[Span]
 ) -> dict[str, float]:
-    """Device seconds of `within`, by work; the `fetches`, which delayed work, lie outside.
+    """Device seconds of `within`, by work; the `fetches` lie outside.
 
-    compute: the device worked. host_to_device, launch, other: it had nothing to do while the host
-    copied, queued its small kernels, ran other code. sync: of these what would go if the host never
-    waited, as it then could queue ahead. Copies that the device made itself, queued without a wait
-    of the host, are host_to_device and no compute.
+    compute: the device worked. host_to_device: it copied by itself, or idled while the
+    host copied. launch, other: it idled while the host queued kernels, ran other code.
+    sync: the idle time that would go if the host never waited, and so queued ahead.
     """
     total = events.seconds(within)
     passes = events.merged([*log.calls, *log.passes])
@@ -66,11 +65,8 @@ def seconds(
     copied = events.merged(log.device_copies)
     behind = [call for call in calls if clock.is_behind(call)]
     busy = events.without(events.merged([*clock.marks, *behind, *waits]), copied)
-    kinds = {
-        "compute": busy,
-        "host_to_device": events.merged([*log.copies, *copied]),
-        "launch": calls,
-    }
+    copies = events.merged([*log.copies, *copied])
+    kinds = {"compute": busy, "host_to_device": copies, "launch": calls}
     found: dict[str, float] = {}
     left = within
     for name, taken in kinds.items():

@@ -1,9 +1,8 @@
 """Event log of a process, and its reader.
 
-The recorder appends lines to `events-<pid>.jsonl`; each line is a JSON list of events, and each
-event a list `[kind, ...]`. `READERS` holds the fields of every kind. The log is untrusted: an event
-that does not fit is counted in `unread` and left out. Times are seconds of the process's own
-`time.perf_counter()`; `clock` tells how far they lie from the epoch.
+Each line of `events-<pid>.jsonl` is a JSON list of events, each a list `[kind, ...]`
+whose fields `READERS` holds. The log is untrusted: an event that does not fit is counted
+in `unread` and left out. Times are seconds of the process's own `time.perf_counter()`.
 """
 
 from __future__ import annotations
@@ -226,7 +225,7 @@ class EventLog:
 
     def last_time(self) -> float | None:
         """End of the latest event; None before the first."""
-        lists: tuple[list[Any], ...] = (self.fetches, self.calls, self.passes, self.updates)
+        lists: list[list[Any]] = [self.fetches, self.calls, self.passes, self.updates]
         return max((each[-1].end for each in lists if each), default=None)
 
     @property

@@ -56,9 +56,8 @@ def worked_items(
 ) -> list[float]:
     """Items of each batch that went through a forward.
 
-    `work`: times at which batches were worked on. Several batches loaded in a row share the items
-    of the forwards that follow. Where forwards took all items but a few, the others were loaded
-    ahead.
+    `work`: times of work on batches. Batches loaded in a row share the items of the
+    forwards that follow; where those took all but a few, the others were loaded ahead.
     """
     runs = [list(run) for _, run in groupby(batches, lambda b: bisect.bisect_left(work, b.end))]
     starts = [call.start for call in calls]

@@ -72,13 +72,10 @@ def advise(
 
 
 def _about_to_train(log: EventLog, series: StepSeries, since_s: float) -> bool:
-    """Return True before the first step of an optimizer that was built.
-
-    The program may validate first, or gather the gradients of many passes.
-    """
+    """Return True before the first step of an optimizer that was built."""
     if series.kind == OPTIMIZER or since_s >= TRAINING_PATIENCE_S:
         return False
-    return series.kind == UPDATE or has_unread_data(log)
+    return series.kind == UPDATE or has_unread_data(log)  # it gathers, or validates
 
 
 def has_unread_data(log: EventLog) -> bool:
@@ -111,9 +108,9 @@ def step_ends(log: EventLog, series: StepSeries) -> tuple[str, Sequence[Any]]:
 def stop_point(
     log: EventLog, series: StepSeries, now: float, more_s: float = 0.0
 ) -> tuple[str, int]:
-    """Event kind and count where all ranks stop, told from one of them.
+    """Event kind and count where all ranks stop, as they step together.
 
-    Ranks step together. `now`: time of the process's clock. `more_s`: time for the word to come.
+    `now`: time of the process's clock. `more_s`: time for the word to come.
     """
     kind, events = step_ends(log, series)
     recent = events[-RECENT:]  # start-up was slower

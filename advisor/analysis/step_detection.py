@@ -50,11 +50,8 @@ class _Group(NamedTuple):
 
     @property
     def joint(self) -> float:
-        """Items that go through one forward together.
-
-        A loader batch may be split by the program, and a forward may hold more than the batch
-        (guidance, patches).
-        """
+        """Items that go through one forward together."""
+        # a program may split a batch; guidance or patches make more of it
         batch = most_common([call.items for call in self.calls])
         return min(batch or self.items, self.items) or 1.0
 
@@ -219,13 +216,9 @@ def _without_loader(
 
 
 def _items(log: EventLog, calls: list[ForwardCall]) -> list[ForwardCall]:
-    """Calls that distinguish items.
-
-    Of networks that take turns they are those of the first, which is given the data: a detector,
-    then a classifier of what it found.
-    """
+    """Calls that distinguish items: those of the first of networks in turn."""
     starts = [call.start for call in calls]
-    for others in calls_of_networks(log).values():  # in the order of their first calls
+    for others in calls_of_networks(log).values():  # a detector is before a classifier
         if not FEWEST_ITEMS <= len(others) <= len(calls):
             continue
         edges = [bisect.bisect_left(starts, call.start) for call in others]
@@ -251,11 +244,10 @@ def _forwards(root: int, items: list[ForwardCall], calls: list[ForwardCall]) -> 
 
 
 def cycle_starts(log: EventLog, module: int, calls: list[int]) -> list[int] | None:
-    """Positions in `calls` where new items begin.
+    """Positions in `calls` where new items begin; None without a sign.
 
-    Two signs: a number among the arguments that runs one way and jumps back (the timestep), or
-    another network that is called in between (an encoder, a decoder). An empty list: a number runs
-    one way and has not jumped back yet. None: no sign of a cycle.
+    The signs: a number among the arguments that runs one way and jumps back (a timestep),
+    or another network called in between (a decoder). Empty: no number jumped back yet.
     """
     found = [each for each in map(jumps, _arguments(log, module)) if each is not None]
     if any(found):

@@ -68,8 +68,8 @@ class StepSeries:
     def set_clock(self, first_start_s: float | None = None, *, cycles: bool = True) -> None:
         """Set the clock, and the cycles that its marks show.
 
-        `first_start_s`: time of the loader's first start, which stands for the later ones as long
-        as none of them was seen. `cycles`: passes over the data repeat.
+        `first_start_s`: time of the loader's first start, which stands for the later ones.
+        `cycles`: passes over the data repeat.
         """
         starts = [span.start for span in self.aside]
         off_s = [0.0, *accumulate(span.end - span.start for span in self.aside)]

@@ -1,8 +1,8 @@
 """Steps of a training by updates.
 
-Units are the items of the train loaders' batches, or of the forwards where there is no loader.
-Batches that the program loaded and skipped are no units. While steps are only counted, passes are
-not recorded: roles of loaders, accumulation and skipping are those of the hooked part of the log.
+Units are the items of the train loaders' batches, or without a loader of the forwards.
+Batches that are loaded and skipped are no units. Roles of loaders, accumulation and
+skipping are those of the hooked part of the log: later steps are only counted.
 """
 
 import bisect
@@ -81,13 +81,12 @@ def detect(log: EventLog) -> StepSeries | None:
 
 
 def _rounds(log: EventLog) -> list[Update]:
-    """Updates numbered 0 where they end a round, 1 where they are another optimizer's.
+    """Updates, numbered 0 where they end a round, and else 1.
 
-    A program without torch's optimizers updates after each backward. One may make its optimizer
-    anew for each epoch or phase: one that first steps after another's last step takes its place.
-    Of several in turn the last of those that step most ends each round.
+    An optimizer that first steps after another's last step takes its place: it is made
+    anew for a phase. Of several in turn the last of those that step most ends each round.
     """
-    if not log.updates:
+    if not log.updates:  # without torch's optimizers each backward updates
         passes = log.passes if log.ended else log.passes[:-1]
         return [Update(each.end, each.end, 0) for each in passes]
     spans: dict[int, list[int]] = {}
@@ -113,21 +112,15 @@ def _between(bounds: list[float], moments: list[Fed]) -> list[float]:
 
 
 def _restarts(log: EventLog, series: StepSeries) -> list[int]:
-    """Steps that hold the first batch of a new pass.
-
-    A loader that is made anew for each pass is known by its line.
-    """
-    site = log.loader(series.loader).site
+    """Steps that hold the first batch of a new pass."""
+    site = log.loader(series.loader).site  # also of one made anew for each pass
     loaders = {each for each in series.loaders if log.loader(each).site == site}
     own = [fetch for fetch in log.fetches if fetch.loader in loaders]
     return _holding(series, [new.end for old, new in pairwise(own) if old.ended_pass])
 
 
 def first_start(log: EventLog, series: StepSeries) -> float | None:
-    """Time of the loader's first start; sets the steps of a pass.
-
-    None where it does not repeat: without workers, or with those that persist.
-    """
+    """Time of the loader's first start, if it repeats; sets the steps of a pass."""
     facts = log.loader(series.loader)
     units = sum(series.units)
     repeats = facts.workers and not typed(facts.arguments, "persistent_workers", bool)
@@ -181,8 +174,7 @@ def _worked_items(log: EventLog, batches: list[BatchFetch]) -> list[float]:
 def _passes_of_steps(log: EventLog, updates: list[Update]) -> list[list[int]]:
     """Indices of backwards applied by each step.
 
-    Those of another optimizer's step in between (two networks trained on the same batch) are not
-    its own, and a closure that is called again and again goes through one batch.
+    Those of another optimizer in between are not; a closure goes through one batch.
     """
     starts = [each.start for each in log.passes]
     found: list[list[int]] = []
@@ -201,10 +193,7 @@ def _passes_of_steps(log: EventLog, updates: list[Update]) -> list[list[int]]:
 
 
 def _from_forwards(log: EventLog, series: StepSeries, clusters: list[list[int]]) -> list[Fed]:
-    """Trained batches, by forwards with backwards.
-
-    Without any forward each pass is a step of an unknown number of samples.
-    """
+    """Trained batches, by forwards with backwards; else a step for each pass."""
     heavy = [c for c in log.calls if log.module(c.module).parameters] or log.calls
     mine: list[ForwardCall] = [call for call in heavy if call.graded] or heavy
     passes = log.passes
@@ -227,10 +216,9 @@ def _from_forwards(log: EventLog, series: StepSeries, clusters: list[list[int]])
 
 
 def _other_loaders(log: EventLog, series: StepSeries) -> Iterator[Span]:
-    """Stretches in which other loaders than the measured ones were in turn.
+    """Stretches of other loaders' turns, until the next batch is asked for.
 
-    Each lasts until the next batch is asked for. Where a step ends before that, its batch was
-    loaded ahead, and the stretch ends with the other loader's last fetch.
+    Where a step ends before, its batch was loaded ahead: their last fetch is the end.
     """
     for own, after in _runs(log.fetches, lambda fetch: fetch.loader not in series.loaders):
         end = own[-1].end
@@ -247,11 +235,10 @@ def _runs(events: Sequence[T], aside: Callable[[T], bool]) -> list[tuple[list[T]
 
 
 def _calls_aside(log: EventLog, root: int | None) -> tuple[list[Span], bool]:
-    """Stretches of calls without gradients, each until the next call that trains.
+    """Stretches of calls without gradients, and True where they are rollouts.
 
-    Calls of that sort in every step belong to the steps. Returns True as well where they are
-    rollouts: they come before the first update, and the network trains on just their samples, a
-    whole number of times. A validation has data of its own.
+    Calls of that sort in every step belong to the steps. Rollouts come before the first
+    update, and the network trains on just their samples, a whole number of times.
     """
     calls = [call for call in log.calls if call.module == root]
     runs = _runs(calls, lambda call: not call.graded)

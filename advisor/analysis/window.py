@@ -1,6 +1,6 @@
 """Measured window: steps of one kind, on a clock that stands still in validation.
 
-`docs/how-it-measures.md` has the rule by which equal configs have one rate, wherever windows end.
+`docs/how-it-measures.md` has the rule by which equal configs have one rate.
 """
 
 from __future__ import annotations
@@ -146,8 +146,7 @@ def find_window(
 ) -> tuple[Window | None, float]:
     """Find the window, and a guess of the seconds until it is full; 0: it is.
 
-    `whole`: the program ended, or is never to be stopped: everything after warm-up is taken.
-    `now`: the present by the process's clock, where the program still runs.
+    `whole`: everything after warm-up is taken. `now`: time where the program still runs.
     """
     steady = warm_up(log, series, plan.measure_s)
     if log.counting_since is not None and series.typical_s < QUICK_STEP_S:
