@@ -1,7 +1,7 @@
 """Arguments that the program declares and parses.
 
-`install` listens to the values during a measured run. `start_recording` serves a run that ends once
-its arguments are parsed, and records every option that a parser declares.
+`install` listens to the values during a measured run. `start_recording` serves a run that
+ends once its arguments are parsed, and records every option that a parser declares.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def install(argparse: Any, session: Session) -> None:
 
 
 def _listen(argparse: Any, keep: Callable[..., None], fail: Callable[[Exception], None]) -> None:
-    """Call `keep` with each outermost parser, its result, and the parsers that it called."""
+    """Call `keep` with each outermost parser, its result, and the parsers it called."""
     at_work: list[list[Any]] = []
 
     def listening(parse: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -62,7 +62,7 @@ def _listen(argparse: Any, keep: Callable[..., None], fail: Callable[[Exception]
         finally:
             at_work.clear()
 
-    for name in ("parse_known_args", "_parse_known_args"):  # jsonargparse only calls the inner one
+    for name in ("parse_known_args", "_parse_known_args"):  # jsonargparse calls the inner
         Patches().wrap(argparse.ArgumentParser, name)(listening)
 
 
@@ -79,7 +79,7 @@ def _hook(owner: Any, name: str, act: Callable[..., None]) -> None:
 def start_recording(path: str, when_imported: Callable[[Any], None]) -> None:
     """Record each parser's options, then end the process."""
     recorder = Recorder(path)
-    os.environ.setdefault("PYTHON_TYRO_BACKEND", "argparse")  # its copy of argparse, hooked below
+    os.environ.setdefault("PYTHON_TYRO_BACKEND", "argparse")  # its copy, hooked below
     when_imported({name: functools.partial(hook, recorder) for name, hook in LIBRARIES.items()})
     _hook_exec(recorder)
 
@@ -141,14 +141,13 @@ def _option(flags: Iterable[Any], default: Any, form: str = "joint", **more: Any
 
 def _hook_argparse(recorder: Recorder, argparse: Any) -> None:
     def keep(parser: Any, result: Any, nested: list[Any]) -> None:
-        if type(parser).__module__.startswith(("hydra.", "torch.distributed")):
+        launches = type(parser).__module__.startswith(("hydra.", "torch.distributed"))
+        if launches or "hydra" in str(parser.description).lower():  # Hydra composes later
             return
-        if "hydra" in str(parser.description).lower():  # what Hydra composes comes later
-            return
-        found = list(_of_argparse(parser, None))
-        for each in nested:
-            if each is not parser:
-                found += _of_argparse(each, _command_of(each, [parser, *nested]))
+        parsers = [parser, *nested]
+        found: list[Option] = []
+        for each in parsers:
+            found += _of_argparse(each, _command_of(each, parsers))
         recorder.add(found, "argparse", complete=not result[1])
 
     _listen(argparse, keep, print)
@@ -196,8 +195,8 @@ def _default_of(parser: Any, action: Any) -> Any:
 def _command_of(parser: Any, around: Any) -> str | None:
     """The word of the command line that calls `parser`."""
     for action in (action for outer in around for action in outer._actions):
-        choices = getattr(action, "choices", None)
-        for name, inner in choices.items() if isinstance(choices, dict) else ():
+        choices = action.choices if isinstance(action.choices, dict) else {}
+        for name, inner in choices.items():
             if inner is parser and name in sys.argv:
                 return str(name)
     return None
@@ -218,8 +217,8 @@ def _of_click(command: Any, name: str | None) -> Iterator[Option]:
             flags,
             param.default() if callable(param.default) else param.default,
             form,
-            choices=getattr(getattr(param, "type", None), "choices", None),
-            help=getattr(param, "help", None),
+            choices=getattr(param.type, "choices", None),
+            help=param.help,
             why=TAKES_SEVERAL if param.multiple or param.nargs != 1 else None,
             command=name,
         )
@@ -270,20 +269,15 @@ def _hook_click(recorder: Recorder, core: Any) -> None:
 
 def _hook_absl(recorder: Recorder, flags: Any) -> None:
     """absl: every declared flag, once the words are parsed."""
-
-    def parsed(_: Any, values: Any, *__: Any, **___: Any) -> None:
-        recorder.add(_of_absl(values), "absl")
-
-    _hook(flags.FlagValues, "__call__", parsed)
+    add = functools.partial(recorder.add, library="absl")
+    _hook(flags.FlagValues, "__call__", lambda _, held, *__, **___: add(_of_absl(held)))
 
 
 def _hook_hydra(recorder: Recorder, loader: Any) -> None:
     """Hydra: the composed config."""
-
-    def composed(result: Any, *_: Any, **__: Any) -> None:
-        recorder.add(_of_config(result), "hydra")
-
-    _hook(loader.ConfigLoaderImpl, "load_configuration", composed)
+    add = functools.partial(recorder.add, library="hydra")
+    composer = loader.ConfigLoaderImpl
+    _hook(composer, "load_configuration", lambda made, *_, **__: add(_of_config(made)))
 
 
 def _hook_omegaconf(recorder: Recorder, omegaconf: Any) -> None:

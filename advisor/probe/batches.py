@@ -14,16 +14,15 @@ Path = tuple[Any, ...]
 DEPTH = 6
 WIDTH = 64
 ITSELF, IN_IT = 1.5, 0.5
-"""Levels that a sequence as long as the batch counts deeper than it is, the batch itself and one in
-it: a pair is a batch of two by chance; and boxes of one image, deep inside, may be as many as the
-images are."""
+"""Levels that a sequence counts deeper than it is: the batch itself, and one in it. By
+chance a pair is a batch of two, and the boxes of an image are as many as the images."""
 
 
 class Counter:
     """Count of items in successive batches of one source.
 
     `expected`: items that the loader was asked for, if it was.
-    `least_depth`: a sequence less deep is a container, and its length no number of items.
+    `least_depth`: a sequence less deep is a container, whose length counts nothing.
     """
 
     def __init__(self, expected: float | None = None, least_depth: int = 0) -> None:
@@ -34,7 +33,7 @@ class Counter:
         self._constant: float | None = None
 
     def keep(self, path: Path | None, axis: int) -> None:
-        """Count along `axis` of the value at `path`; without a path each batch is one item."""
+        """Count along `axis` of the value at `path`; without one a batch is one item."""
         self._path, self._axis = path, axis
         self._constant = 1.0 if path is None else None
 
@@ -55,7 +54,7 @@ class Counter:
             return self.expected or 1.0
 
     def _search(self, batch: Any) -> float:
-        """Find what counts the items: the most common size, or the one that was asked for."""
+        """Find what counts the items: the size that was asked for, or the most common."""
         tensors: list[tuple[float, float, Path]] = []
         sequences: list[tuple[float, float, Path]] = []
         for path, value in walk(batch):
@@ -141,7 +140,7 @@ class LayerObserver:
         self.samples: list[tuple[int, int]] = []
         """(axis, size) of what layers with a place for the batch were given."""
         self.alone: bool | None = None
-        """Every layer with a place for the batch was given one sample without a batch."""
+        """Every layer with a place for the batch was given one sample."""
         self.dtypes: dict[str, int] = {}
         """Parameters of the layers by dtype of their output."""
         self._nn = torch.nn
@@ -173,7 +172,7 @@ class LayerObserver:
             layer._forward_hooks.pop(KEY, None)
 
     def settle(self, counter: Counter, inputs: Any) -> None:
-        """Let `counter` count along the batch axis of the observed call's `inputs`, if known."""
+        """Let `counter` count along the batch axis of `inputs`, if the call showed it."""
         found = list(_inputs(inputs))
         for axis, size in self.samples:
             for path, shape in found:
@@ -203,7 +202,7 @@ def known_parameters(held: Any) -> list[Any]:
 
 
 def _own_size(layer: Any) -> int:
-    """Parameters of a layer that computes by itself; a table of numbers computes nothing."""
+    """Parameters of a layer that computes by itself, which a table does not."""
     if layer._modules or "Embedding" in type(layer).__name__:
         return 0
     return sum(each.numel() for each in known_parameters(layer._parameters))
@@ -237,10 +236,10 @@ LEAST_POSITIONS = 8
 
 
 def note_padding(counts: dict[str, int], batch: Any) -> bool:
-    """Count rows, positions and padded ones; return False without padding evidence."""
+    """Count rows, positions and padded ones; return False without evidence."""
     try:
         lengths, width = _lengths(batch)
-    except Exception:  # a batch of the program's own kind, or of another form than the first
+    except Exception:  # of the program's own kind, or of another form
         return False
     positions = len(lengths) * width
     counts["rows"] += len(lengths)
@@ -250,7 +249,7 @@ def note_padding(counts: dict[str, int], batch: Any) -> bool:
 
 
 def _lengths(batch: Any) -> tuple[list[int], int]:
-    """Lengths of the rows, and the width that they are padded to. Raises LookupError."""
+    """Lengths of the rows, and their width with padding. Raises LookupError."""
     parts = [(path, value) for path, value in walk(batch) if is_tensor(value)]
     shapes = [tuple(value.shape[:2]) for _, value in parts]
     whole = [(path, value) for path, value in parts if _is_whole(value)]

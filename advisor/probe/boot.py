@@ -74,7 +74,7 @@ def _stacks(session: Session) -> None:
     if not hasattr(signal, "SIGUSR1") or signal.getsignal(signal.SIGUSR1) != signal.SIG_DFL:
         return
     path = os.path.join(session.records, f"stacks-{session.pid}.txt")
-    session.stacks = open(path, "w", encoding="utf-8")  # noqa: SIM115  # open for the whole run
+    session.stacks = open(path, "w", encoding="utf-8")  # noqa: SIM115  # for the whole run
     faulthandler.register(signal.SIGUSR1, file=session.stacks, all_threads=True, chain=False)
 
 
@@ -145,7 +145,7 @@ class _Waiter:
         finders = [getattr(each, "find_spec", None) for each in sys.meta_path if each is not self]
         found = (find(name, path, target) for find in finders if find is not None)
         spec = next((each for each in found if each is not None), None)
-        self._waiting[name] = action  # many a library only looks whether the module is there
+        self._waiting[name] = action  # many only look whether it is there
         if spec is None or not hasattr(spec.loader, "exec_module"):
             return spec
         loader: Any = spec.loader

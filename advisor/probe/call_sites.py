@@ -11,7 +11,7 @@ OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 def call_site() -> str | None:
-    """Innermost user frame as `file.py:line`, or else the innermost outside torch."""
+    """Innermost user frame as `file.py:line`, else the innermost outside torch."""
     return user_site() or _site(caller())
 
 

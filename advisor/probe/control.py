@@ -64,7 +64,7 @@ def _tick(session: Session, now: float) -> None:
     recorder = session.recorder
     if session.device is not None:
         session.attempt(session.device.poll)
-    session.recorder.add(("spent", now, session.spent_s))
+    recorder.add(("spent", now, session.spent_s))
     recorder.flush()
     began = session.state != "stepping" and recorder.at_work()
     if began:
@@ -75,7 +75,7 @@ def _tick(session: Session, now: float) -> None:
             stop(session)
     if began or now >= session.next_beat:
         session.next_beat = now + BEAT_S
-        if session.device is None and session.state == "stepping":  # else its card is not known yet
+        if session.device is None and session.state == "stepping":  # its card is known
             session.attempt(begin_clock, session)
         record.beat(session)
     _obey(session)
@@ -87,9 +87,8 @@ def begin_clock(session: Session) -> None:
     card = cuda_events.card_in_use(session)
     if card is not None:
         session.device = cuda_events.DeviceClock(session, card)
-        session.watch_device = functools.partial(
-            cuda_events.watch_device, session, threading.get_ident()
-        )
+        own = threading.get_ident()
+        session.watch_device = functools.partial(cuda_events.watch_device, session, own)
         session.patches.on_undo(session.device_patches.undo)
         if not session.counting:
             session.watch_device()

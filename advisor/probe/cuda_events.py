@@ -1,7 +1,7 @@
 """Events of CUDA: clock, copies, waits, captured graphs, the card in use.
 
-The host runs ahead of the device, so its own clock at a step's end says only when work was queued.
-An event recorded there says when it was finished; it is read once the device has passed it, and
+The host runs ahead of the device: its clock at a step's end says when work was queued. An
+event recorded there says when it was finished. It is read once the device has passed it;
 nothing waits for the device until the window is over.
 """
 
@@ -38,18 +38,13 @@ class DeviceClock:
         self._marked: dict[Any, float] = {}
         """Host time of the latest mark by source."""
         self._pending: deque[tuple[float, Any, Any, Any]] = deque()
-        """Marks that the device may not have passed: host time, event, event before a copy, event
-        of the log whose numbers the device has yet to copy."""
+        """Marks to pass: host time, event, event before a copy, numbers for the log."""
         self._done = float("-inf")
         self._base, self._passed = self._compared()
 
     def mark(self, now: float, source: Any) -> None:
-        """Mark the work queued by `now`, of perf_counter, as a possible end of a step.
-
-        Only marks of the same `source` are kept apart. It is a module, optimizer, loader or graph:
-        which of them ends the steps is not known here.
-        """
-        latest = self._marked.get(source, float("-inf"))
+        """Mark the work queued by `now`, of perf_counter, as a possible end of a step."""
+        latest = self._marked.get(source, float("-inf"))  # which ends steps is unknown
         apart_s = RARELY_S if self._session.counting else APART_S
         if now - latest < apart_s or self._cuda.is_current_stream_capturing():
             return
@@ -64,11 +59,11 @@ class DeviceClock:
         return event
 
     def is_aside(self) -> bool:
-        """Return True inside a stream of its own, which takes nothing from the model's."""
+        """Return True inside a stream that takes nothing from the model's."""
         return bool(self._cuda.current_stream(self._card) != self._stream)
 
     def queue(self, host: float, before: Any = None, numbers: Any = None) -> None:
-        """Await the work queued by `host`: a copy after `before`, or `numbers` for the log."""
+        """Await work queued by `host`: a copy after `before`, or `numbers` for the log."""
         self._pending.append((host, self.event(), before, numbers))
 
     def poll(self) -> None:

@@ -1,8 +1,8 @@
 """Stand-in for a CUDA card on a host without one.
 
-A mode sees every function of torch. It lets the CPU do what is asked of the card, and marks the
-storages that would lie there. Devices of tensors stay `cpu`, so that all parts agree. Streams and
-events do nothing. Only a prediction puts it in.
+A mode sees every function of torch. It lets the CPU do what is asked of the card, and
+marks the storages that would lie there. Devices of tensors stay `cpu`, so that all parts
+agree. Streams and events do nothing. Only a prediction puts it in.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ WIDENED = (
     *("layer_norm", "group_norm", "softmax.int", "log_softmax.int", "exp", "log", "rsqrt"),
     *("pow.Tensor_Scalar", "pow.Tensor_Tensor", "reciprocal", "softplus"),
 )
-"""Operations that autocast computes in float32 on a card, and on a CPU in the type that comes."""
+"""Operations that autocast computes in float32 on a card, but not on a CPU."""
 SLOW_IN_HALF = (
     *("mm", "addmm", "bmm", "baddbmm", "convolution", "convolution_backward"),
     *("mkldnn_rnn_layer", "mkldnn_rnn_layer_backward"),
 )
-"""Operations of 16 bits that many CPUs compute up to 150 times slower, or not at all."""
+"""Operations of 16 bits that many CPUs compute 150 times slower, or not at all."""
 LIBRARIES: list[Any] = []
-"""Holders of what was put into torch's dispatcher, which else is taken out again."""
+"""Holders of what torch's dispatcher was given, and would else lose again."""
 
 
 class _Idle:
@@ -227,7 +227,7 @@ class StandIn:
         self.used = False
         """Something was put on the card."""
         self.target: bool | None = None
-        """True and False: the function running now puts its result on the card or the host."""
+        """True and False: the running function's result is for the card or the host."""
 
     def call(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Call a function on the CPU, and mark what would lie on the card."""
@@ -269,20 +269,17 @@ class StandIn:
         return args, on_card
 
     def _side(self, place: Any) -> bool | None:
-        """Return True for the card, False for the host, None where no device is named.
-
-        The device of a tensor is `cpu`, and most often meant as that of the card.
-        """
+        """Return True for the card, False for the host, None without a device."""
         if isinstance(place, self._torch.Tensor):
             return self.holds(place)
-        if isinstance(place, self._torch.device):
+        if isinstance(place, self._torch.device):  # a tensor's `cpu` mostly means the card
             return place.type == "cuda" or (self.used and place.type == "cpu") or None
         if isinstance(place, str):
             return place.startswith("cuda")
         return True if isinstance(place, int) and not isinstance(place, bool) else None
 
     def counts(self, inputs: Any) -> bool:
-        """Return True for an operation of the card; of all where the card is not used."""
+        """Return True for an operation of the card, and for all if it is not used."""
         if not self.used:
             return True
         return any(map(self.holds, inputs)) if self.target is None else self.target

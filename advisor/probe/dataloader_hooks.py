@@ -13,20 +13,20 @@ from .recorder import PASS_ENDED
 from .session import Session
 
 NUMBER = "_gpu_advisor_loader"
-"""Attribute of loaders and their iterators: process and index into the session's loaders."""
+"""Attribute of loaders and iterators: process, and index of the session's loader."""
 DESCRIBED = ("site", "arguments", "pass_items", "left_out", "iterated")
 IN_FORCE = (
     "num_workers", "prefetch_factor", "persistent_workers", "pin_memory", "drop_last", "timeout",
     "multiprocessing_context", "in_order", "pin_memory_device",
 )  # fmt: skip
-"""Attributes of a DataLoader that hold its arguments, in the versions that have them."""
+"""Attributes of a DataLoader that hold its arguments, in versions that have them."""
 
 Facts = dict[str, Any]
 
 OPENED = "_gpu_advisor_opened"
-"""Attribute of an iterator: start and end of its construction, until its first batch."""
+"""Attribute of an iterator until its first batch: start and end of construction."""
 AT_ONCE_S = 0.01
-"""A first batch asked for so soon begins with the construction, which starts the workers."""
+"""A first batch asked for so soon begins with the construction of workers."""
 
 
 def install(torch: Any, session: Session) -> None:
@@ -168,7 +168,7 @@ def begins(session: Session, iterator: Any, loader: Any) -> None:
         pass_items=items_of_a_pass(session.torch, loader),
     )
     if session.plan.get("ceilings_workers") and not arguments["persistent_workers"]:
-        facts["loader"] = lambda: loader  # a loader written into the `for` line is gone at once
+        facts["loader"] = lambda: loader  # one in the `for` line is gone at once
     describe(session, index)
 
 
@@ -197,7 +197,7 @@ def items_of_a_pass(torch: Any, loader: Any) -> int | None:
     drawn, ranks = _length(sampler), getattr(sampler, "num_replicas", 1)
     if drawn is None or not isinstance(ranks, int) or ranks < 2:
         return drawn
-    return drawn * ranks if held is None else min(drawn * ranks, held)  # some twice, to be equal
+    return drawn * ranks if held is None else min(drawn * ranks, held)  # some twice
 
 
 def _left_out(loader: Any, batch: Any) -> int | None:
@@ -210,7 +210,7 @@ def _left_out(loader: Any, batch: Any) -> int | None:
 
 
 def _first_site(loader: Any, known: list[Facts]) -> str | None:
-    """Line of the program's own loader of this data, where a library builds another."""
+    """Line of the program's loader of this data, where a library builds another."""
     frame = call_sites.caller()
     if frame is None or not call_sites.installed(frame.f_code.co_filename):
         return None

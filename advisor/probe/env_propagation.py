@@ -1,4 +1,4 @@
-"""Propagation of the probe into child processes, whatever environment they are given."""
+"""Propagation of the probe into child processes, whatever their environment."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ ISOLATING = re.compile(
     r"|env (-i|-|--ignore-environment)"
     r"|python[\d.]*(?: -[BbOPdhiqRsuvx]+)* (-[BbOPdhiqRsuvx]*[IES]\w*))(?: |$)"
 )
-"""Commands that start a program with variables of its own, or that clear them; options of Python's
-that ignore PYTHONPATH, or what is found through it."""
+"""Commands that set or clear variables; options of Python that ignore PYTHONPATH."""
 
 
 def isolating(command: Sequence[str]) -> str | None:
@@ -41,6 +40,6 @@ def popen(subprocess: Any, session: Session) -> None:
         try:
             if kwargs.get("env") is not None:
                 kwargs["env"] = carried(kwargs["env"])
-        except Exception as problem:  # what the program asked for is done all the same
+        except Exception as problem:  # what was asked for is done all the same
             session.fail(problem)
         build(self, args, *rest, **kwargs)

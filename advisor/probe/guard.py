@@ -1,7 +1,7 @@
 """Watch the files that a program changes, and protect the user's existing ones.
 
-Python tells an audit hook of every file it is about to open, rename or remove. What existed under
-the protected directory before the trial is refused, before it is touched; what is new is listed.
+Python tells an audit hook of each file it is about to open, rename or remove. What existed
+under the protected directory before the trial is refused untouched; what is new is listed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REBUILT = ("__pycache__", ".mypy_cache", ".pytest_cache")
 MOVES = ("os.rename", "os.link")
 """Events of two paths; what is done to a link is done to the file."""
 CHANGES = ("os.remove", "os.chmod", "os.utime", "shutil.rmtree")
-"""Events of one path; the last argument is an open folder to which it is relative, or -1."""
+"""Events of one path; the last argument is the open folder that it lies in, or -1."""
 TREES = ("os.rename", "shutil.rmtree")
 """Events that concern a whole folder where the path is one."""
 
@@ -94,7 +94,7 @@ class Guard:
             self._note(self._session.altered if users else self._session.writes, full)
 
     def _is_users(self, full: str) -> bool:
-        """Return True for a file from before the trial, or a folder that holds one."""
+        """Return True for a file from before the trial, or a folder with one."""
         status = os.lstat(full)
         if stat.S_ISDIR(status.st_mode):
             return any(self._is_users(entry.path) for entry in os.scandir(full))

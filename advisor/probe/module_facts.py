@@ -29,9 +29,9 @@ class Module:
         self.calls = 0
         self.counter = batches.Counter(least_depth=2)  # (args, kwargs) are no batch themselves
         self.shapes: list[str] = []
-        """Shapes of the tensors that went into its first call, the batch dimension left out."""
+        """Shapes of the tensors of its first call, the batch dimension left out."""
         self.same_shape = False
-        """The output has the shape of the input: a denoiser's does, and a classifier's does not."""
+        """The output has the shape of the input, as a denoiser's."""
         self.flags: dict[str, Any] = {}
         self.observer: batches.LayerObserver | None = None
         """Of the layers, during a call that is looked at."""
@@ -51,12 +51,9 @@ DESCRIBED = (
 
 
 def register(session: Session, module: Any) -> Module:
-    """Return the entry of a module or compiled function that is new.
-
-    A program may make its modules anew for every step: an alike one that is gone lends its entry.
-    """
+    """Return the entry of a new module, maybe that of an alike one that is gone."""
     name, size = type(module).__name__, sum(each.numel() for each in parameters(module))
-    gone = (each for each in session.modules if each.module() is None)
+    gone = (each for each in session.modules if each.module() is None)  # if made anew
     entry = next((e for e in gone if (e.name, e.parameters) == (name, size)), None)
     if entry is None:
         entry = Module(module, len(session.modules), size)
@@ -124,13 +121,12 @@ def _observed(session: Session, entry: Module, inputs: Any, output: Any) -> None
     if observer is not None:
         observer.stop()
         if observer.dtypes:
-            most = max(observer.dtypes, key=lambda name: observer.dtypes[name])
-            entry.flags["compute_dtype"] = most
+            dtypes = observer.dtypes
+            entry.flags["compute_dtype"] = max(dtypes, key=dtypes.__getitem__)
         if entry.calls == 1:
             observer.settle(entry.counter, inputs)
     elif entry.calls == 1 and entry.flags.get("compiled"):
-        module = entry.module()
-        batches.settle_recurrent(session.torch.nn, module, entry.counter, inputs)
+        batches.settle_recurrent(session.torch.nn, entry.module(), entry.counter, inputs)
     if entry.calls == 1:
         _note_shapes(entry, inputs, output)
         entry.ids = _token_ids(inputs, output)
@@ -138,7 +134,7 @@ def _observed(session: Session, entry: Module, inputs: Any, output: Any) -> None
 
 
 def _token_ids(inputs: Any, output: Any) -> Any:
-    """Path to whole numbers in rows, where the output has a part for each of them."""
+    """Path to rows of whole numbers, where the output has a part for each."""
     outputs = [tuple(tensor.shape) for tensor in batches.tensors_in(output, 2)]
     for path, value in batches.walk(inputs):
         if batches.is_tensor(value) and len(value.shape) == 2 and "int" in str(value.dtype):
@@ -188,21 +184,16 @@ def flags(session: Session, module: Any, largest: Any) -> dict[str, Any]:
 
 
 def has_tf32(torch: Any) -> bool:
-    """Return True if float32 products may use TF32.
-
-    Since 2.9 torch has a second way to say so. It raises where it is asked by the first one after a
-    program has used the second.
-    """
-    matmul = torch.backends.cuda.matmul
+    """Return True if float32 products may use TF32."""
+    matmul = torch.backends.cuda.matmul  # since 2.9 the older way raises after the newer
     precision = getattr(matmul, "fp32_precision", None)
     return bool(matmul.allow_tf32) if precision is None else precision == "tf32"
 
 
 def _channels_last(torch: Any, module: Any) -> bool | None:
     """Return True for channels-last, None without convolutions."""
-    weights = [
-        p for p in parameters(module) if p.dim() == 4 and max(p.shape[2:]) > 1 and p.shape[1] > 1
-    ]
+    planes = (p for p in parameters(module) if p.dim() == 4)
+    weights = [p for p in planes if max(p.shape[2:]) > 1 and p.shape[1] > 1]
     last = torch.channels_last
     return all(p.is_contiguous(memory_format=last) for p in weights) if weights else None
 
@@ -231,12 +222,8 @@ def _name(dtype: Any) -> str:
 
 
 def record_numbers(session: Session, entry: Module, inputs: Any, items: float) -> None:
-    """Record numeric arguments that distinguish sampler steps.
-
-    Only numbers of every call do, so a call without any is the last one read. Those on a card are
-    copied without waiting for it.
-    """
-    if not entry.numbered:
+    """Record numeric arguments that distinguish sampler steps, without a wait."""
+    if not entry.numbered:  # only numbers of every call distinguish them
         return
     args, kwargs = inputs
     given = {**{str(number): value for number, value in enumerate(args)}, **kwargs}
@@ -251,7 +238,7 @@ def record_numbers(session: Session, entry: Module, inputs: Any, items: float) -
 
 
 def _first_number(value: Any, items: float) -> Any:
-    """Number, or a copy of a tensor's first one that may be under way; else None."""
+    """Number, or a tensor's first one, whose copy may be under way; else None."""
     if isinstance(value, (int, float)):
         return None if isinstance(value, bool) else value
     if not batches.is_tensor(value) or not hasattr(value, "detach"):

@@ -1,8 +1,8 @@
 """Hooks of outermost module and compiled calls.
 
-Torch's global hook notices them. It costs at each module, so it is out while a module runs. The
-hook that sees the end of a call is on that module during the call only: outside of it the module
-can be pickled, copied and scripted as ever.
+Torch's global hook notices them. It costs at each module, so it is out while one runs. The
+hook that sees the end of a call is on that module during the call only: outside of it the
+module can be pickled, copied and scripted as ever.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .session import Session
 KEY, POST = -7001, -7005
 """Keys in torch's dicts of hooks; torch's own are counted from 0 up."""
 ALWAYS = "_forward_hooks_always_called"
-"""Attribute of modules that torch has since 2.1: hooks that are called for an exception, too."""
+"""Attribute of modules since torch 2.1: hooks that an exception calls, too."""
 
 
 class Entrance:
@@ -116,7 +116,7 @@ def compiling_of(torch: Any) -> Callable[[], bool]:
 
 
 def _enter(session: Session, module: Any) -> Module | None:
-    """Entry of a called module; None for a loss function or the like beside a real network."""
+    """Entry of a called module; None for a loss function beside a real network."""
     entry: Module | None = session.modules_by_id.get(id(module))
     if entry is None or entry.module() is not module:
         entry = module_facts.register(session, module)
@@ -174,7 +174,7 @@ def shield_compiled(eval_frame: Any, session: Session) -> None:
         return _around(session, self, functools.partial(call_it, self), args, kwargs)
 
     session.patches.put(context, "__call__", compiled)
-    if "__call__" in vars(optimized):  # before, it is called as any module, hooks and all
+    if "__call__" in vars(optimized):  # before, it is called as any module
         session.patches.put(optimized, "__call__", __call__)
 
 

@@ -1,7 +1,7 @@
 """Profile of one whole step: floating-point operations, storages, memory by kind.
 
-A dispatch mode sees every operation below autograd; views and scalars cost nothing. The trace is
-plain numbers, of which `advisor/prediction` says what they cost on a card.
+A dispatch mode sees every operation below autograd; views and scalars cost nothing. The
+trace is numbers, of which `advisor/prediction` says what they cost on a card.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PRODUCTS = {"mm": 0, "addmm": 1, "bmm": 0, "baddbmm": 1}
 """Matrix products, by the place of their first factor."""
 CONVOLUTIONS = ("convolution", "_convolution", "convolution_backward")
 ATTENTION_FLOPS = {False: 4, True: 10}
-"""Per query, key and channel, of a forward and of a backward with its recomputation."""
+"""Per query, key and channel, of a forward, and of a backward that recomputes."""
 MOST_OPERATIONS = 100_000
 """A step of more is not traced."""
 
@@ -77,7 +77,7 @@ class OpTrace:
         return {"trace": {"ops": self._ops, "held": self._held, "events": list(self._events)}}
 
     def saw(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
-        """Add one operation, unless the loader makes a batch or an earlier one failed."""
+        """Add an operation, unless the loader makes a batch or an earlier one failed."""
         if self._session.fetching or self._problem is not None:
             return
         try:
@@ -130,7 +130,7 @@ class OpTrace:
         return True
 
     def _footprint(self) -> dict[str, int] | None:
-        """Bytes on the card at the peak; all but the activations stay from step to step."""
+        """Bytes on the card at the peak; all but activations stay between steps."""
         if self._session.device is None or self._optimizer is None:
             return None
         held = [p for group in self._optimizer.param_groups for p in group["params"]]
@@ -181,7 +181,7 @@ def _mode(trace: OpTrace, torch: Any) -> Any:
 
 
 def _tf32(torch: Any) -> set[int]:
-    """Classes of operations that a card would compute in TF32: convolutions, by default."""
+    """Classes of operations that a card would compute in TF32."""
     matrix = {MATRIX} if has_tf32(torch) else set()
     try:
         convolutions = bool(torch.backends.cudnn.allow_tf32)
@@ -215,7 +215,7 @@ def _cost(name: str, args: Any, outputs: list[Any]) -> tuple[int, float]:
         return GROUPED if groups > 1 else CONVOLUTION, flops * gradients
     if name.startswith("_scaled_dot_product"):
         query, key = given[:2]
-        masked = "flash" in name and any(arg is True for arg in args)  # is_causal: half is skipped
+        masked = "flash" in name and any(arg is True for arg in args)  # causal: half
         each = ATTENTION_FLOPS[backward] / (2 if masked else 1)
         return ATTENTION, float(each * query.numel() * key.shape[-2])
     if "_rnn" in name:  # the backward has the same first arguments

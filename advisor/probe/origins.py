@@ -1,8 +1,8 @@
 """Source files that a run loaded from the project.
 
-Python tells an audit hook of all code that it runs and of all files that it opens. What lies in one
-of the two checkouts, or is named like a file that differs between them, becomes a line of
-`loaded.jsonl` at once: a process that is killed has told it too.
+Python tells an audit hook of all code that it runs and all files that it opens. What lies
+in one of the two checkouts, or is named like a file that differs between them, becomes a
+line of `loaded.jsonl` at once: a process that is killed has told it too.
 """
 
 from __future__ import annotations

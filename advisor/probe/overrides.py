@@ -36,7 +36,7 @@ WITHOUT_WORKERS = {
 FLAGS = ("persistent_workers", "pin_memory", "in_order")
 COMPILE_MODES = ("reduce-overhead", "max-autotune")
 AFTER_COMPILING = 3
-"""Calls after a compilation that still belong to warm-up: backwards are compiled late."""
+"""Calls after a compilation that are warm-up, too: backwards are compiled late."""
 
 
 class Overrides:
@@ -56,7 +56,7 @@ class Overrides:
         self.one_tensor: bool | None = None
 
     def apply(self, names: Iterable[str], change: Callable[..., str | None], *args: Any) -> None:
-        """Make a change, which returns why it cannot be; count it for each of `names`."""
+        """Make a change, which may return why it cannot be; count it for `names`."""
         try:
             why = change(self.session.torch, self, *args)
         except Exception as problem:
@@ -199,8 +199,8 @@ def _fused(torch: Any, overrides: Overrides) -> None:
             overrides.applied["fused"] += 1
 
 
-# Hooks on a module are functions of this file, so that the module can be copied and pickled as
-# ever. They take effect from its second call on.
+# Hooks on a module are functions of this file: it can be copied and pickled as ever. They
+# take effect from its second call on.
 _open = threading.local()
 _dtype: Any = None
 _asked: Overrides | None = None
@@ -238,7 +238,7 @@ def _leave_autocast(module: Any, args: Any, output: Any) -> Any:
 
 
 def _channels_last(torch: Any, overrides: Overrides, module: Any, value: str) -> str | None:
-    """Convert parameters in place; undo leaves them, as derived tensors share them."""
+    """Convert parameters in place; undo leaves them, as others share them."""
     if not any(parameter.dim() == 4 for parameter in module.parameters()):
         return "the model has no 2-d convolution"
     module.to(memory_format=torch.channels_last)
@@ -301,10 +301,7 @@ def _tf32(torch: Any, overrides: Overrides, module: Any, value: str) -> None:
         torch.set_float32_matmul_precision("high")
 
 
-PROCESS_WIDE: dict[str, Callable[[Any, Overrides], None]] = {
-    "non_blocking": _non_blocking,
-    "fused": _fused,
-}
+PROCESS_WIDE = {"non_blocking": _non_blocking, "fused": _fused}
 ON_CARD = ("cudnn_benchmark", "tf32")
 """Settings that do nothing elsewhere."""
 MODULES: dict[str, Callable[[Any, Overrides, Any, str], str | None]] = {

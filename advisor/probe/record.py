@@ -1,6 +1,6 @@
 """Record of this process in `<pid>.json`.
 
-`advisor/runner/process_records.py` reads it. Facts of loaders and modules go into the event log.
+`advisor/runner/process_records.py` reads it. The event log has loaders and modules.
 """
 
 from __future__ import annotations
@@ -18,9 +18,25 @@ from .session import Session
 
 def beat(session: Session) -> None:
     """Write what is known by now, atomically, from any thread."""
+    recorder = session.recorder
+    as_they_are = (
+        "pid", "state", "boot_time", "optimizers_built", "exception", "swallowed", "guard",
+        "writes", "altered", "errors", "notes",
+    )  # fmt: skip
+    content = {
+        "version": VERSION,
+        "ppid": os.getppid(),
+        "alone": session.diagnosis is not None,
+        "last_step_time": recorder.last_time,
+        "steps": recorder.known_steps(),
+        "whole_steps": recorder.known_steps(session.optimizers_built > 0),
+        "rank": _distributed("RANK", "get_rank", 0),
+        "world_size": _distributed("WORLD_SIZE", "get_world_size", 1),
+        **{name: getattr(session, name) for name in as_they_are},
+        **session.facts,
+    }
     path = os.path.join(session.records, f"{session.pid}.json")
     draft = f"{path}.{threading.get_ident()}.tmp"
-    content = {**state_of(session), **session.facts}
     write_whole(draft, json.dumps(content, default=str, ensure_ascii=False), os.O_TRUNC)
     os.replace(draft, path)
 
@@ -46,25 +62,6 @@ def write(session: Session, state: str) -> None:
         beat(session)
     except OSError:
         pass
-
-
-def state_of(session: Session) -> dict[str, Any]:
-    recorder = session.recorder
-    as_they_are = (
-        "pid", "state", "boot_time", "optimizers_built", "exception", "swallowed", "guard",
-        "writes", "altered", "errors", "notes",
-    )  # fmt: skip
-    return {
-        "version": VERSION,
-        "ppid": os.getppid(),
-        "alone": session.diagnosis is not None,
-        "last_step_time": recorder.last_time,
-        "steps": recorder.known_steps(),
-        "whole_steps": recorder.known_steps(session.optimizers_built > 0),
-        "rank": _distributed("RANK", "get_rank", 0),
-        "world_size": _distributed("WORLD_SIZE", "get_world_size", 1),
-        **{name: getattr(session, name) for name in as_they_are},
-    }
 
 
 def _distributed(name: str, getter: str, default: int) -> int:
@@ -96,7 +93,7 @@ def facts(session: Session) -> None:
 
 
 def collectives() -> int | None:
-    """Collective calls of this process so far; None without a process group that counts."""
+    """Collective calls of this process; None without a process group that counts."""
     c10d: Any = sys.modules.get("torch.distributed.distributed_c10d")
     try:
         if c10d is None or not c10d.is_initialized():

@@ -17,7 +17,7 @@ Event = tuple[Any, ...]
 VERSION = 4
 """Version of the record and event log format."""
 STEPS = ("step", "batch", "call", "backward", "gradient")
-"""Kinds that say how far a program is; each has its start and end in second and third place."""
+"""Kinds that say how far a program is; second and third are start and end."""
 PASS_ENDED = -1.0
 """Items of a fetch that found its DataLoader at an end."""
 SETTING_UP = 2
@@ -31,7 +31,7 @@ class Recorder:
         self._path = os.path.join(folder, f"events-{pid}.jsonl")
         self._buffer: list[Event] = []
         self.add: Callable[[Event], object] = self._buffer.append
-        """Appends one event; hooks look it up at each use, as it may be turned elsewhere."""
+        """Appends one event; hooks look it up at each use, as it may be diverted."""
         self.counts: dict[str, int] = Counter()
         """Events of each kind that were flushed."""
         self.last_time: float | None = None
@@ -77,7 +77,7 @@ class Recorder:
 
 def write_whole(path: str, text: str, flags: int) -> None:
     """Write `text` in one call. Raises OSError on a full disk."""
-    data = text.encode("utf-8", "replace")  # a name that is no UTF-8 must not cost the record
+    data = text.encode("utf-8", "replace")  # a name may be no UTF-8
     file = os.open(path, os.O_WRONLY | os.O_CREAT | flags, 0o644)
     try:
         written = os.write(file, data)

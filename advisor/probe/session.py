@@ -31,13 +31,13 @@ class Patches:
         setattr(owner, name, value)
 
         def take_back() -> None:
-            if vars(owner).get(name) is value:  # else the program has put its own over it
+            if vars(owner).get(name) is value:  # else the program's own is over it
                 restore(owner, name, held)
 
         self._undo.append(take_back)
 
     def wrap(self, owner: Any, name: str) -> Callable[[Any], None]:
-        """Decorate what stands in for `owner.name`; it is called with the original first."""
+        """Decorate what stands in for `owner.name`, and gets the original first."""
 
         def decorate(ours: Any) -> None:
             original = getattr(owner, name)
@@ -111,7 +111,7 @@ class Session:
         self.spent_s = 0.0
         """Time that the program lost in our hooks."""
         if self.entrance is not None:
-            self.entrance.want(True)  # the process that forked may have counted by then
+            self.entrance.want(True)  # the process that forked may count
         self.loaders: list[dict[str, Any]] = []
         self.modules: list[Any] = []
         self.modules_by_id: dict[int, Any] = {}
@@ -147,7 +147,7 @@ class Session:
 
         self.ticking = threading.Lock()
         self.due = 0.0
-        """When a tick has something to do; infinite once the probe stepped aside."""
+        """When a tick has work; infinite once the probe stepped aside."""
         self.next_beat = 0.0
         self.command = 0
         """Number of the last command that was carried out."""
@@ -176,7 +176,7 @@ class Session:
             self.tick(now)
 
     def switch(self, *, counting: bool, calls: bool = True) -> None:
-        """Record only what counts steps (forwards and passes if `calls`), or everything again."""
+        """Record only what counts steps (calls, too, if `calls`), or everything again."""
         if counting == self.counting:
             return
         self.counting = counting
@@ -228,9 +228,8 @@ class Session:
     def note_exception(self, problem: BaseException) -> None:
         """Record the exception that ends the program."""
         tail = text_of(problem)
-        importing = isinstance(problem, (ImportError, SyntaxError)) or (
-            'File "<frozen importlib' in tail
-        )
+        importing = isinstance(problem, (ImportError, SyntaxError))
+        importing = importing or 'File "<frozen importlib' in tail
         self.recorder.flush()
         passes = [each for each in self.swallowed if each["where"] != "loading"]
         stepping = bool(self.recorder.known_steps() or passes)

@@ -1,6 +1,6 @@
 """Facts of an interpreter's torch, and rates of its cards, printed by it.
 
-The last line is the answer in JSON. Nothing of the package is imported, and nothing is written.
+The last line is JSON. Nothing of the package is imported, and nothing is written.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def rates(torch: Any, device: str) -> dict[str, Any]:
     wait = torch.cuda.synchronize if device != "cpu" else lambda: None
 
     def fastest(work: Callable[[Any], object], sides: range, dtype: Any) -> tuple[int, float]:
-        """Side of the first matrix that is large enough, and the time of its work."""
+        """Side of the first matrix that is large enough, and seconds of its work."""
         matrix: Any = None
         for power in sides:
             matrix = torch.ones(2**power, 2**power, dtype=dtype, device=device)

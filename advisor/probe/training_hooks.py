@@ -11,7 +11,7 @@ from .module_hooks import compiling_of
 from .session import Session
 
 NUMBER = "_gpu_advisor_optimizer"
-"""Attribute of an optimizer, by its first step; torch neither copies nor pickles it."""
+"""Attribute of an optimizer, by its first step; torch never copies or pickles it."""
 LOSSES_KEPT = 256
 """Of the first, and of the latest."""
 CHECKPOINTS = (
@@ -19,7 +19,7 @@ CHECKPOINTS = (
     "_checkpoint_without_reentrant_generator",
     "_checkpoint_without_reentrant",
 )
-"""Functions that torch calls in each of the two kinds, by the names of its versions."""
+"""Functions that torch calls in each of the two kinds, as its versions name them."""
 
 
 def backwards(torch: Any, session: Session) -> None:
@@ -67,7 +67,7 @@ def asked_for(torch: Any, session: Session) -> None:
         end = clock()
         several = inputs if isinstance(inputs, (list, tuple)) else (inputs,)
         updates = any(isinstance(each, torch.nn.Parameter) for each in several)
-        if updates or len(several) > 1:  # of one input it is guidance of a sampler, or forces
+        if updates or len(several) > 1:  # one input: guidance or forces
             session.recorder.add(("gradient", enter, end))
             _may_end_step(session, "gradient", end)
         return result
