@@ -207,11 +207,8 @@ def _without_loader(
     beside = [call.items for module, own in networks.items() if module != root for call in own]
     # guidance doubles the batch of the dominant network only
     items = min([most_common([call.items for call in calls]) or 1.0, *beside])
-    bounds = [0, *(found or ()), len(calls)]
-    groups = [
-        _Group(items, calls[low:high], log.ended or high < len(calls))
-        for low, high in pairwise(bounds)
-    ]
+    spans = pairwise([0, *(found or ()), len(calls)])
+    groups = [_Group(items, calls[a:b], log.ended or b < len(calls)) for a, b in spans]
     return _sampler(root, groups, plan)
 
 
@@ -238,8 +235,7 @@ def _forwards(root: int, items: list[ForwardCall], calls: list[ForwardCall]) -> 
     series.forwards_per_unit = 1.0
     if items is not calls:
         together = min(most_common([call.items for call in each]) or 1.0 for each in (items, calls))
-        forwarded = len(calls) * together
-        series.forwards_per_unit *= round(forwarded / series.whole_units, 1)
+        series.forwards_per_unit = round(len(calls) * together / series.whole_units, 1)
     return series
 
 

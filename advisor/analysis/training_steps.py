@@ -12,14 +12,7 @@ from itertools import groupby, pairwise
 from statistics import median
 from typing import NamedTuple, TypeVar
 
-from advisor.analysis.events import (
-    BatchFetch,
-    EventLog,
-    ForwardCall,
-    OptimizerStep as Update,
-    Span,
-    typed,
-)
+from advisor.analysis.events import BatchFetch, EventLog, OptimizerStep, Span, typed
 from advisor.analysis.loaders import train_loaders, worked_items
 from advisor.analysis.step_series import (
     FORWARD_SOURCE,
@@ -64,11 +57,9 @@ def detect(log: EventLog) -> StepSeries | None:
     series.units = _between(series.bounds, fed)
     batches = _between(series.bounds, [Fed(each.time, 1.0) for each in fed])
     series.batches_per_step = sum(batches) / len(batches) if batches else 1.0
-    first_start_s = None
     if series.loader is not None:
         series.marks = _restarts(log, series)
         series.aside = list(_other_loaders(log, series))
-        first_start_s = first_start(log, series)
     else:
         found, are_rollouts = _calls_aside(log, series.root)
         if are_rollouts:
@@ -76,11 +67,11 @@ def detect(log: EventLog) -> StepSeries | None:
             series.source += ", those of a rollout in each epoch"
         else:
             series.aside = found
-    series.set_clock(first_start_s)
+    series.set_clock(first_start(log, series))
     return series
 
 
-def _rounds(log: EventLog) -> list[Update]:
+def _rounds(log: EventLog) -> list[OptimizerStep]:
     """Updates, numbered 0 where they end a round, and else 1.
 
     An optimizer that first steps after another's last step takes its place: it is made
@@ -88,7 +79,7 @@ def _rounds(log: EventLog) -> list[Update]:
     """
     if not log.updates:  # without torch's optimizers each backward updates
         passes = log.passes if log.ended else log.passes[:-1]
-        return [Update(each.end, each.end, 0) for each in passes]
+        return [OptimizerStep(each.end, each.end, 0) for each in passes]
     spans: dict[int, list[int]] = {}
     for at, update in enumerate(log.updates):
         spans.setdefault(update.optimizer, [at, at])[1] = at
@@ -99,7 +90,7 @@ def _rounds(log: EventLog) -> list[Update]:
         place[optimizer], last[lead] = lead, end
     counts = Counter(place[update.optimizer] for update in log.updates)
     main = max(key for key, count in counts.items() if count >= max(counts.values()) - 1)
-    return [Update(start, end, int(place[which] != main)) for start, end, which in log.updates]
+    return [it._replace(optimizer=int(place[it.optimizer] != main)) for it in log.updates]
 
 
 def _between(bounds: list[float], moments: list[Fed]) -> list[float]:
@@ -171,7 +162,7 @@ def _worked_items(log: EventLog, batches: list[BatchFetch]) -> list[float]:
     return worked_items(log, watched, work, calls) + rest
 
 
-def _passes_of_steps(log: EventLog, updates: list[Update]) -> list[list[int]]:
+def _passes_of_steps(log: EventLog, updates: list[OptimizerStep]) -> list[list[int]]:
     """Indices of backwards applied by each step.
 
     Those of another optimizer in between are not; a closure goes through one batch.
@@ -195,7 +186,7 @@ def _passes_of_steps(log: EventLog, updates: list[Update]) -> list[list[int]]:
 def _from_forwards(log: EventLog, series: StepSeries, clusters: list[list[int]]) -> list[Fed]:
     """Trained batches, by forwards with backwards; else a step for each pass."""
     heavy = [c for c in log.calls if log.module(c.module).parameters] or log.calls
-    mine: list[ForwardCall] = [call for call in heavy if call.graded] or heavy
+    mine = [call for call in heavy if call.graded] or heavy
     passes = log.passes
     ends = [call.end for call in mine]
     fed: list[Fed] = []

@@ -85,13 +85,9 @@ def _answers(torch: Any, card: dict[str, Any]) -> dict[str, Any]:
     """Names of torch.cuda with the values and functions that stand in."""
     major, minor = map(int, card["compute_capability"].split("."))
     total = int(card["memory_gib"] * 1024**3)
-    facts = types.SimpleNamespace(
-        name=card["title"],
-        total_memory=total,
-        major=major,
-        minor=minor,
-        multi_processor_count=64,  # asked for, and never used by a CPU
-    )
+    facts = types.SimpleNamespace(name=card["title"], total_memory=total)
+    facts.major, facts.minor = major, minor
+    facts.multi_processor_count = 64  # asked for, and never used by a CPU
     state = torch.get_rng_state()
     values = {
         **dict.fromkeys(QUIET),

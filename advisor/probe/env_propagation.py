@@ -16,7 +16,7 @@ ISOLATING = re.compile(
     r"|env (-i|-|--ignore-environment)"
     r"|python[\d.]*(?: -[BbOPdhiqRsuvx]+)* (-[BbOPdhiqRsuvx]*[IES]\w*))(?: |$)"
 )
-"""Commands that set or clear variables; options of Python that ignore PYTHONPATH."""
+"""Commands that set or clear variables; options of Python without PYTHONPATH or site."""
 
 
 def isolating(command: Sequence[str]) -> str | None:

@@ -122,10 +122,10 @@ def _cap_memory(torch: Any, cap_gib: float) -> None:
 def _loader(torch: Any, overrides: Overrides, settings: dict[str, str]) -> None:
     loader = torch.utils.data.DataLoader
     session, signature = overrides.session, inspect.signature(loader.__init__)
-    wanted: dict[str, Any] = {name[len(LOADER) :]: int(value) for name, value in settings.items()}
+    wanted: dict[str, Any] = {n.removeprefix(LOADER): int(v) for n, v in settings.items()}
     wanted.update({name: bool(wanted[name]) for name in FLAGS if name in wanted})
 
-    @overrides.session.patches.wrap(loader, "__init__")
+    @session.patches.wrap(loader, "__init__")
     def __init__(build: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         ours = session.diagnosis is None and not session.muted
         if ours and overrides.site in (None, call_site()):
@@ -164,11 +164,11 @@ def _resized(given: dict[str, Any], batch: int) -> bool:
     own: Any = given.get("batch_sampler")
     if own is None and given.get("batch_size", 1) is not None:
         given["batch_size"] = batch
-        return True
-    if isinstance(getattr(own, "batch_size", None), int):
+    elif isinstance(getattr(own, "batch_size", None), int):
         own.batch_size = batch
-        return True
-    return False
+    else:
+        return False
+    return True
 
 
 def _non_blocking(torch: Any, overrides: Overrides) -> None:
