@@ -44,7 +44,7 @@ class DeviceClock:
 
     def mark(self, now: float, source: Any) -> None:
         """Mark the work queued by `now`, of perf_counter, as a possible end of a step."""
-        latest = self._marked.get(source, float("-inf"))  # which ends steps is unknown
+        latest = self._marked.get(source, float("-inf"))  # each may be what ends steps
         apart_s = RARELY_S if self._session.counting else APART_S
         if now - latest < apart_s or self._cuda.is_current_stream_capturing():
             return
