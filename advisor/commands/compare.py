@@ -166,9 +166,9 @@ def arms_of(args: argparse.Namespace, command: list[str]) -> list[Arm]:
     template = [_placeholder(word, configs) for word in command]
     labels = [numbers.many(count, "rank") for count in counts] or list(map(str, configs))
     labels = labels or [masking.mask_text(shlex.join(own)) for own in differing(blocks)]
-    programs: list[tuple[list[Path], list[str]]] = [([config], template) for config in configs]
+    programs: list[tuple[list[Path], list[str]]] = [([each], template) for each in configs]
     programs = programs or [([], block) for block in blocks]
-    known = (settings.load(settings.find(each.parent)).workload_for(each) for each in configs)
+    known = (settings.load(settings.find(one.parent)).workload_for(one) for one in configs)
     workload = args.workload or next(filter(None, known), None)
     arms: list[Arm] = []
     for place, (paths, words) in enumerate(programs):

@@ -64,8 +64,9 @@ def run(
         msg = "Several engines take one config and name the tuned ones. Leave out --output."
         raise UsageError(msg)
     asked = invocation.resolve(args.configs, command, workload=args.workload)
-    first = next(iter(asked.paths), None)
-    place = writing.claim(args.report, never=asked.paths, like=first, overwrite=args.overwrite)
+    own = asked.paths
+    first = next(iter(own), None)
+    place = writing.claim(args.report, never=own, like=first, overwrite=args.overwrite)
     entries = []
     for name in names_of(args.engine):
         sys.stderr.write(f"\ngpu-advisor: engine {name}\n")

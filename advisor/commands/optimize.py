@@ -292,6 +292,7 @@ def context_of(job: Job) -> TuningContext:
     """All that is known before the first process."""
     kept = job.versions[0].quality_reference(quality_key(job)) or {}
     asked, session, machine = job.asked, job.session, job.session.machine
+    ram_gib = 0.9 * machine.ram_limit_gib
     return TuningContext(
         sources=tuple(
             Source(document=each, findings=knobs.find(each, phase=asked.phase))
@@ -300,7 +301,7 @@ def context_of(job: Job) -> TuningContext:
         workload=asked.workload,
         objective=job.objective,
         cpus=machine.cpus,
-        memory_limit_gib=target.memory_limit_gib(session.target, 0.9 * machine.ram_limit_gib),
+        memory_limit_gib=target.memory_limit_gib(session.target, ram_gib),
         precisions=session.target.precisions,
         has_gpu=bool(machine.gpus),
         smallest_gain=asked.settings.defaults.smallest_gain,

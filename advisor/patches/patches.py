@@ -1,7 +1,7 @@
 """Patches for Python code: loader arguments, global statements, calls of a model.
 
-Where the place cannot be found with certainty there is no patch. The edited source is parsed
-again and must be the tree that was meant. Files themselves are only read.
+Where the place cannot be found with certainty there is no patch. The edited source is
+parsed again and must be the tree that was meant. Files themselves are only read.
 """
 
 import ast
@@ -58,7 +58,7 @@ def loader_edit(line: int, values: Mapping[str, int | bool], source: Source) -> 
     called = {last_name(call.func) for call in here}
     phase = "train" if "train" in called else "eval"
     names = ARGUMENTS | {"batch_size": f"per_device_{phase}_batch_size"}
-    given = [call for call in calls if (last_name(call.func) or "").endswith("TrainingArguments")]
+    given = [c for c in calls if (last_name(c.func) or "").endswith("TrainingArguments")]
     if len(given) != 1 or not called & TRAINER_METHODS or not values.keys() <= names.keys():
         return None
     return _set_arguments(source, given[0], {names[n]: v for n, v in values.items()})
