@@ -51,7 +51,7 @@ def shares(log: EventLog, window: Window, stretch: Span, clock: DeviceClock) -> 
 def loader_waits(log: EventLog, series: StepSeries, clock: DeviceClock) -> list[Span] | None:
     """Waits for the loader without work on a device; None without one."""
     if series.loader is None or log.loader(series.loader).other_thread:
-        return None  # nor where another thread waits than the one that works
+        return None  # or if another thread than the working one waits
     own = (fetch for fetch in log.fetches if fetch.loader in series.loaders)
     return events.merged((clock.done(fetch.start), fetch.end) for fetch in own)
 

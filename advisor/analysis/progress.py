@@ -75,7 +75,8 @@ def _about_to_train(log: EventLog, series: StepSeries, since_s: float) -> bool:
     """Return True before the first step of an optimizer that was built."""
     if series.kind == OPTIMIZER or since_s >= TRAINING_PATIENCE_S:
         return False
-    return series.kind == UPDATE or has_unread_data(log)  # it gathers, or validates
+    # it may gather the gradients of many passes, or validate first
+    return series.kind == UPDATE or has_unread_data(log)
 
 
 def has_unread_data(log: EventLog) -> bool:

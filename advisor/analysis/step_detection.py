@@ -215,7 +215,7 @@ def _without_loader(
 def _items(log: EventLog, calls: list[ForwardCall]) -> list[ForwardCall]:
     """Calls that distinguish items: those of the first of networks in turn."""
     starts = [call.start for call in calls]
-    for others in calls_of_networks(log).values():  # a detector is before a classifier
+    for others in calls_of_networks(log).values():  # the first is given the data
         if not FEWEST_ITEMS <= len(others) <= len(calls):
             continue
         edges = [bisect.bisect_left(starts, call.start) for call in others]
