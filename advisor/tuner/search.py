@@ -29,7 +29,7 @@ from advisor.tuner.throughput_model import Forecast, Point, fitted
 DOUBLINGS = 10
 LEAP = 8
 """Largest growth of the batch at once, where memory holds it."""
-LEAST_GAIN = 0.01
+LEAST_GAIN = 0.009
 """A smaller expected gain ends the search, and rates so close tie."""
 DEAREST = 4.0
 """Usual processes that the window of a large batch may take."""

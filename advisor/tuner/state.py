@@ -520,17 +520,19 @@ def run_trial(
 
     `more_s`: time of what would follow, for the budget that is named.
     """
+    quality = "the quality of " if request.purpose == "quality" else ""
+    what = f"{quality}{request.label}"
     kept_s = state.reserve_s if kept_s is None else kept_s
     if request.expected_s > state.remaining_s - kept_s:
         needed_s = request.expected_s + more_s
-        return state.skip(request.label, needed_s, kept_s=kept_s, matters=matters), None
+        return state.skip(what, needed_s, kept_s=kept_s, matters=matters), None
     result = yield SearchStep(request=replace(request, kept_s=kept_s), state=state, ahead=ahead)
     state = state.with_result(result)
     if isinstance(result, SkippedRun):
         needed_s, stopped = result.needed_s + more_s, result.stopped
-        return state.skip(request.label, needed_s, matters=matters, stopped=stopped), None
+        return state.skip(what, needed_s, matters=matters, stopped=stopped), None
     assert isinstance(result, TrialResult)
-    others = tuple(each for each in state.skipped if each.what != request.label)
+    others = tuple(each for each in state.skipped if each.what != what)
     return replace(state, skipped=others), result
 
 
