@@ -37,16 +37,21 @@ def main() -> int:
         print(f"{wheel.name}: {wheel.stat().st_size / 1024:.0f} KiB\n")
         print("| host | packages | installed | --help |\n|:--|--:|--:|--:|")
         tools = [
-            host_row(python, wheel, folder / f"host{n}") for n, python in enumerate(args.hosts)
+            host_row(python, wheel, folder / f"host{n}")
+            for n, python in enumerate(args.hosts)
         ]
-        print("\n| program's Python | torch | verdict | gain | took |\n|:--|:--|:--|:--|--:|")
+        print(
+            "\n| program's Python | torch | verdict | gain | took |\n|:--|:--|:--|:--|--:|"
+        )
         rows = [program_row(tools[0], *pair.split("=")) for pair in args.programs]
     return int(not all(rows))
 
 
 def run(*words: object, cwd: Path | None = None, check: bool = True) -> str:
     """Stdout of a command that knows nothing of this tree. Raises CalledProcessError."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "VIRTUAL"))}
+    environment = {
+        k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "VIRTUAL"))
+    }
     done = subprocess.run(
         [str(word) for word in words],
         cwd=cwd or tempfile.gettempdir(),
@@ -84,7 +89,9 @@ def host_row(python: str, wheel: Path, folder: Path) -> Path:
         run(binaries / "gpu-advisor", "--help")
         seconds.append(time.perf_counter() - began)
     size = f"{installed / 2**20:.0f} MiB"
-    print(f"| {version} | {len(packages) - 1} | {size} | {statistics.median(seconds):.2f} s |")
+    print(
+        f"| {version} | {len(packages) - 1} | {size} | {statistics.median(seconds):.2f} s |"
+    )
     return binaries / "gpu-advisor"
 
 
@@ -92,21 +99,28 @@ def program_row(tool: Path, python: str, torch: str) -> bool:
     """Tune the tutorial's program under another Python, and print its row."""
     with tempfile.TemporaryDirectory(prefix="gpu-advisor-program-") as name:
         folder = Path(name)
-        binaries = environment(python, folder / "venv", f"torch=={torch}", "numpy", "pyyaml")
+        binaries = environment(
+            python, folder / "venv", f"torch=={torch}", "numpy", "pyyaml"
+        )
         tutorial = (ROOT / "docs/tutorial.md").read_text("utf-8")
         blocks = re.findall(r"```sh\n(.*?)```", tutorial, re.DOTALL)
-        run("bash", "-ec", next(each for each in blocks if "predict.py" in each), cwd=folder)
+        run(
+            "bash", "-ec", next(each for each in blocks if "predict.py" in each), cwd=folder
+        )
         words = ("optimize", "predict.yaml", "--budget", BUDGET, "--json", "--")
         program = (binaries / "python", "predict.py", "predict.yaml")
         began = time.perf_counter()
         found = json.loads(run(tool, *words, *program, cwd=folder, check=False))
         took_s = time.perf_counter() - began
         version = run(binaries / "python", "--version").strip()
-        torchs = run(binaries / "python", "-c", "import torch; print(torch.__version__)").strip()
+        torchs = run(
+            binaries / "python", "-c", "import torch; print(torch.__version__)"
+        ).strip()
         gain = found["gain"] or {}
         shown = "{ratio:.2f}x ({low:.2f} to {high:.2f})".format(**gain) if gain else "-"
         print(
-            f"| {version} | {torchs} | {found['verdict']} | {shown} | {took_s:.0f} s |", flush=True
+            f"| {version} | {torchs} | {found['verdict']} | {shown} | {took_s:.0f} s |",
+            flush=True,
         )
     return bool(found["verdict"] == "improved")
 

@@ -31,7 +31,9 @@ def commands() -> tuple[str, str]:
     section = README.read_text().split("## Try it", 1)[1].split("\n## ", 1)[0]
     found = re.findall(r"```(?:bash|sh)\n([^\n]+)\n```", section)
     if len(found) != 2:
-        sys.exit(f"README: expected two one-line commands under 'Try it', found {len(found)}")
+        sys.exit(
+            f"README: expected two one-line commands under 'Try it', found {len(found)}"
+        )
     return found[0], found[1]
 
 
@@ -50,7 +52,9 @@ def option_table(name: str) -> str:
 
 def with_tables(text: str) -> str:
     """The README with every option table as the parsers have it."""
-    return TABLE.sub(lambda m: f"<!-- options: {m[1]} -->\n{option_table(m[1])}<!-- end -->", text)
+    return TABLE.sub(
+        lambda m: f"<!-- options: {m[1]} -->\n{option_table(m[1])}<!-- end -->", text
+    )
 
 
 def calls() -> Iterator[tuple[Path, list[str]]]:

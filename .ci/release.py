@@ -27,7 +27,9 @@ def main() -> None:
         sys.exit(f"The tag says {version}, advisor/__init__.py says: {package.strip()!r}")
     notes = section((ROOT / "CHANGELOG.md").read_text(), version)
     if not notes:
-        sys.exit(f"CHANGELOG.md has no section {version}; rename Unreleased and add its date")
+        sys.exit(
+            f"CHANGELOG.md has no section {version}; rename Unreleased and add its date"
+        )
     print(notes)
 
 

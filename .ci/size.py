@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 CEILINGS = {"advisor": 34_000, "tests": 26_000, "benchmarks": 7_000}
 """Lines of Python in each folder."""
-RIDDLE = re.compile(r"(What|Where|Who|Whom|Whose|Whether|How|Of|So many|Nobody|Nothing|None of)\b")
+RIDDLE = re.compile(
+    r"(What|Where|Who|Whom|Whose|Whether|How|Of|So many|Nobody|Nothing|None of)\b"
+)
 BRANCHES = (
     ast.If, ast.For, ast.While, ast.IfExp, ast.ExceptHandler, ast.comprehension, ast.match_case,
 )  # fmt: skip
@@ -40,7 +42,9 @@ def first_lines() -> list[str]:
     found = []
     for path in sources("advisor"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            if isinstance(
+                node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+            ):
                 text = ast.get_docstring(node)
                 if text:
                     found.append(text.splitlines()[0])
@@ -82,7 +86,9 @@ def main() -> None:
     firsts = first_lines()
     riddles = sum(bool(RIDDLE.match(each)) for each in firsts) / len(firsts)
     median = statistics.median(len(each.split()) for each in firsts)
-    print(f"docstrings: median {median:g} words, {riddles:.1%} begin with a relative clause")
+    print(
+        f"docstrings: median {median:g} words, {riddles:.1%} begin with a relative clause"
+    )
     if median > 9 or riddles > 0.05:
         over.append("docstrings")
     trees = [ast.parse(path.read_text()) for path in sources("advisor")]
@@ -92,7 +98,9 @@ def main() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
-    widths = [len(line) for path in sources("advisor") for line in path.read_text().splitlines()]
+    widths = [
+        len(line) for path in sources("advisor") for line in path.read_text().splitlines()
+    ]
     mean = statistics.mean(complexity(each) for each in functions)
     print(f"functions: {len(functions):,}, mean complexity {mean:.2f}")
     print(f"line length: mean {statistics.mean(widths):.1f}")

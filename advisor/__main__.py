@@ -54,7 +54,9 @@ def build_parser(name: str) -> argparse.ArgumentParser:
         formatter_class=partial(argparse.HelpFormatter, max_help_position=26, width=width),
     )
     module_of(name).add_arguments(parser)
-    parser.add_argument("--debug", action="store_true", help="show a traceback with an error")
+    parser.add_argument(
+        "--debug", action="store_true", help="show a traceback with an error"
+    )
     if name not in WITHOUT_COMMAND and parser.usage is None:
         own = parser.format_usage().removeprefix("usage: ").rstrip()
         parser.usage = f"{own} [-- COMMAND ...]"
@@ -81,7 +83,9 @@ def completion(shell: str) -> str:
         msg = "Completion scripts are made by shtab, which is not installed. `pip install shtab`."
         raise UsageError(msg) from problem
     if shell not in shtab.SUPPORTED_SHELLS:
-        msg = f"--print-completion knows {', '.join(shtab.SUPPORTED_SHELLS)}, not {shell!r}."
+        msg = (
+            f"--print-completion knows {', '.join(shtab.SUPPORTED_SHELLS)}, not {shell!r}."
+        )
         raise UsageError(msg)
     whole = argparse.ArgumentParser(prog="gpu-advisor")
     commands = whole.add_subparsers()
@@ -108,7 +112,9 @@ def dispatch(argv: list[str]) -> int:
     name, *rest = argv
     if name not in COMMANDS:
         near = difflib.get_close_matches(name, COMMANDS, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else " `gpu-advisor --help` lists them."
+        hint = (
+            f" Did you mean {near[0]!r}?" if near else " `gpu-advisor --help` lists them."
+        )
         msg = f"gpu-advisor has no command {name!r}.{hint}"
         raise UsageError(msg)
     command = None
@@ -141,7 +147,9 @@ def main(argv: list[str] | None = None) -> None:
 
         said = f"{problem}"
         if isinstance(problem, OSError):
-            said = f"the operating system refused a call: {problem}. --debug shows the line."
+            said = (
+                f"the operating system refused a call: {problem}. --debug shows the line."
+            )
         sys.stderr.write(fitted(f"gpu-advisor: {said}", sys.stderr) + "\n")
         code = getattr(problem, "exit_code", AdvisorError.exit_code)
     sys.exit(code)

@@ -54,7 +54,9 @@ def trial_key(
     """Key of a measurement; on one machine equal keys are interchangeable."""
     seen = {name: os.environ[name] for name in SEEN_VARIABLES if name in os.environ}
     facts = [program, list(command), values, asdict(plan), {**seen, **env}]
-    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:24]
+    return hashlib.sha256(
+        json.dumps(facts, sort_keys=True, default=str).encode()
+    ).hexdigest()[:24]
 
 
 def program_key(cwd: Path, command: tuple[str, ...]) -> str:

@@ -112,5 +112,7 @@ def many(number: int, noun: str) -> str:
 
 def one(unit: str) -> str:
     """`a tile`, `an image`, `a unit`, `an utterance`."""
-    vowel = unit[:1] in set("aeio") or unit.startswith(("un", "ut", "up")) > unit.startswith("uni")
+    vowel = unit[:1] in set("aeio") or unit.startswith(
+        ("un", "ut", "up")
+    ) > unit.startswith("uni")
     return f"{'an' if vowel else 'a'} {unit}"

@@ -40,7 +40,9 @@ class Metric:
 
     def gained(self, ratio: str, unit: str) -> str:
         """`1.42x as many tiles a second`."""
-        return self.gain_text.format(ratio=ratio, one=numbers.one(unit), units=numbers.plural(unit))
+        return self.gain_text.format(
+            ratio=ratio, one=numbers.one(unit), units=numbers.plural(unit)
+        )
 
 
 def _latency_ms(run: Run) -> float | None:
@@ -52,7 +54,10 @@ def _latency_ms(run: Run) -> float | None:
 
 def _latency_p95_ms(run: Run) -> float | None:
     """Latency at the 95th percentile; with many forwards an item, that of their mean."""
-    if run.latency_p95_ms is None and (run.effects.forwards_per_unit or 1.0) >= SAMPLER_FORWARDS:
+    if (
+        run.latency_p95_ms is None
+        and (run.effects.forwards_per_unit or 1.0) >= SAMPLER_FORWARDS
+    ):
         return _latency_ms(run)
     return run.latency_p95_ms
 
@@ -114,7 +119,10 @@ METRICS = {
 }
 
 
-RELATIONS: Mapping[str, Callable[[float, float], bool]] = {"<=": operator.le, ">=": operator.ge}
+RELATIONS: Mapping[str, Callable[[float, float], bool]] = {
+    "<=": operator.le,
+    ">=": operator.ge,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +149,9 @@ class Objective:
 
     def score(self, run: Run) -> float:
         """Positive score of `run`, worst where unmeasured."""
-        return self.metric.read(run) or (1 / WORST if self.metric.higher_is_better else WORST)
+        return self.metric.read(run) or (
+            1 / WORST if self.metric.higher_is_better else WORST
+        )
 
     def log_merit(self, run: Run) -> float:
         """Log of the score, turned so that more is better."""
@@ -186,9 +196,13 @@ def parse_constraint(text: str) -> Constraint:
         msg = f"{text!r}: {metric.name} is no {written}; write {' or '.join(metric.units)}"
         raise ValueError(msg)
     bound = float(match[3]) * metric.units[written]
-    return Constraint(metric=metric, relation=match[2], bound=bound, text=text.replace(" ", ""))
+    return Constraint(
+        metric=metric, relation=match[2], bound=bound, text=text.replace(" ", "")
+    )
 
 
 def parse(aim: str, constraints: Sequence[str] = ()) -> Objective:
     """Objective of that name, from bounds that were checked where they were read."""
-    return Objective(metric=METRICS[aim], constraints=tuple(map(parse_constraint, constraints)))
+    return Objective(
+        metric=METRICS[aim], constraints=tuple(map(parse_constraint, constraints))
+    )

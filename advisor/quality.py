@@ -88,7 +88,9 @@ def bounds(runs: Sequence[Sequence[float]]) -> Interval:
     """Mean loss, with the wider of its bounds over runs and over items."""
     found = [stats.paired_interval([fmean(items) for items in runs])]
     if len({len(items) for items in runs}) == 1:
-        found.append(stats.paired_interval([fmean(same) for same in zip(*runs, strict=True)]))
+        found.append(
+            stats.paired_interval([fmean(same) for same in zip(*runs, strict=True)])
+        )
     some = [each for each in found if each.n > 1] or found
     return Interval(
         estimate=fmean(map(fmean, runs)),
@@ -109,7 +111,10 @@ def spread_of_a_run(runs: Sequence[Sequence[float]]) -> float | None:
 def rounds_needed(spread: float, gap: float, most: int) -> int | None:
     """Runs a side that bounds half of `gap` need; None: more than `most`."""
     for rounds in range(2, most + 1):
-        if stats.t_quantile(1 - stats.ALPHA, rounds - 1) * spread / math.sqrt(rounds) <= gap / 2:
+        if (
+            stats.t_quantile(1 - stats.ALPHA, rounds - 1) * spread / math.sqrt(rounds)
+            <= gap / 2
+        ):
             return rounds
     return None
 
@@ -126,7 +131,9 @@ def judge(
     earlier calls gave away.
     """
     used = pairs if seeds_matter(pairs) else pairs[:1]
-    return [_judged(n, m, used, stage, (spent or {}).get(n, 0.0)) for n, m in measures.items()]
+    return [
+        _judged(n, m, used, stage, (spent or {}).get(n, 0.0)) for n, m in measures.items()
+    ]
 
 
 def _judged(
@@ -150,7 +157,11 @@ def _judged(
     by_run = differences(pairs, name, sign)
     worse = bounds(by_run)
     slack = max(0.0, 1.0 - spent) * measure.slack(reference)
-    most = worse.estimate if stage == "chosen" else max(worse.high, worse.high - worse.estimate)
+    most = (
+        worse.estimate
+        if stage == "chosen"
+        else max(worse.high, worse.high - worse.estimate)
+    )
     shown = sorted(reference + sign * each for each in (worse.low, worse.high))
     low, high = shown if math.isfinite(worse.high) else (None, None)
     return replace(
@@ -177,7 +188,9 @@ def moved(measures: Mapping[str, QualityMeasure], pairs: Sequence[Pair]) -> bool
 
 
 def given_away(
-    measures: Mapping[str, QualityMeasure], first: Mapping[str, float], latest: Mapping[str, float]
+    measures: Mapping[str, QualityMeasure],
+    first: Mapping[str, float],
+    latest: Mapping[str, float],
 ) -> dict[str, float]:
     """Share of each tolerance that `latest` used of the `first` original's."""
     found = {}
@@ -202,7 +215,9 @@ def judge_drift(
     """Judge relative differences of losses or outputs, either way, by pair and step."""
     finite = all(math.isfinite(each) for pair in drifts for each in pair) and all(drifts)
     found = (
-        bounds(drifts) if finite else Interval(estimate=math.inf, low=math.inf, high=math.inf, n=1)
+        bounds(drifts)
+        if finite
+        else Interval(estimate=math.inf, low=math.inf, high=math.inf, n=1)
     )
     value, most = abs(found.estimate), max(abs(found.low), abs(found.high))
     return QualityJudgement(
@@ -218,7 +233,9 @@ def judge_drift(
     )
 
 
-def loss_drifts(reference: tuple[float, ...], losses: tuple[float, ...]) -> tuple[float, ...]:
+def loss_drifts(
+    reference: tuple[float, ...], losses: tuple[float, ...]
+) -> tuple[float, ...]:
     """Relative differences of losses in the last half of the common steps."""
     steps = min(len(reference), len(losses))
     if steps < FEWEST_LOSSES:

@@ -33,7 +33,9 @@ def parse_duration_s(text: str | float) -> float:
     """Seconds of `90s`, `1.5m` or `1h5m`. Raises ValueError."""
     spelled = re.sub(rf"\A\s*{_NUMBER}\s*\Z", r"\1s", str(text))  # bare numbers are seconds
     parts = None if isinstance(text, bool) else _DURATION.fullmatch(spelled)
-    hours, minutes, seconds = (float(part or 0) for part in parts.groups()) if parts else (0, 0, 0)
+    hours, minutes, seconds = (
+        (float(part or 0) for part in parts.groups()) if parts else (0, 0, 0)
+    )
     total = 3600 * hours + 60 * minutes + seconds
     if not 0 < total < math.inf:
         msg = f"{text!r} is no duration above zero; write 90s, 10m, 3m30s or 1h"
@@ -108,13 +110,19 @@ Text = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$")]
 Command = Annotated[Text, AfterValidator(_parsed_command)]
 Regex = Annotated[str, AfterValidator(parsed_regex)]
 NumberRegex = Annotated[str, AfterValidator(_parsed_number_regex)]
-Tolerance = Annotated[str, BeforeValidator(_parsed_tolerance, json_schema_input_type=float | str)]
+Tolerance = Annotated[
+    str, BeforeValidator(_parsed_tolerance, json_schema_input_type=float | str)
+]
 ObjectiveName = Annotated[
-    str, AfterValidator(_known_objective), Field(json_schema_extra={"enum": list(OBJECTIVES)})
+    str,
+    AfterValidator(_known_objective),
+    Field(json_schema_extra={"enum": list(OBJECTIVES)}),
 ]
 Bound = Annotated[Text, AfterValidator(lambda text: parse_constraint(text).text)]
 Variables = dict[Annotated[str, StringConstraints(pattern=r"^[^=\x00]+$")], Text]
-Duration = Annotated[float, BeforeValidator(parse_duration_s, json_schema_input_type=float | str)]
+Duration = Annotated[
+    float, BeforeValidator(parse_duration_s, json_schema_input_type=float | str)
+]
 Share = Annotated[float, BeforeValidator(parse_share, json_schema_input_type=float | str)]
 
 
@@ -328,7 +336,14 @@ def _explain(path: Path, problem: ValidationError) -> str:
     if first["type"] == "extra_forbidden":
         known = {
             dashed(name)
-            for table in (Settings, Defaults, Workload, QualityMeasure, GateLimits, EngineTable)
+            for table in (
+                Settings,
+                Defaults,
+                Workload,
+                QualityMeasure,
+                GateLimits,
+                EngineTable,
+            )
             for name in table.model_fields
         } - {"root"}
         near = difflib.get_close_matches(str(first["loc"][-1]), sorted(known), n=1)

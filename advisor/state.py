@@ -21,7 +21,9 @@ def project_root(config: Path) -> Path:
     if found is not None:
         return found.parent
     real = Path(os.path.realpath(config))
-    return next((folder for folder in real.parents if (folder / ".git").exists()), real.parent)
+    return next(
+        (folder for folder in real.parents if (folder / ".git").exists()), real.parent
+    )
 
 
 def state_folder(root: Path) -> Path:

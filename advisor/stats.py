@@ -77,12 +77,17 @@ def rank_sum_counts(one: int, other: int) -> tuple[int, ...]:
     """Counts of two samples' orders by Mann and Whitney's U: its null distribution."""
     if not one or not other:
         return (1,)
-    without_last, with_last = rank_sum_counts(one, other - 1), rank_sum_counts(one - 1, other)
+    without_last, with_last = (
+        rank_sum_counts(one, other - 1),
+        rank_sum_counts(one - 1, other),
+    )
     shifted = (*[0] * other, *with_last)
     return tuple(map(sum, itertools.zip_longest(without_last, shifted, fillvalue=0)))
 
 
-def two_sample_interval(one: Sequence[float], other: Sequence[float], alpha: float) -> Interval:
+def two_sample_interval(
+    one: Sequence[float], other: Sequence[float], alpha: float
+) -> Interval:
     """Shift of `one` above `other` with exact bounds, if both have one shape."""
     shifts = sorted(a - b for a in one for b in other)
     k, _ = rank_in(rank_sum_counts(len(one), len(other)), alpha)
@@ -139,7 +144,9 @@ def noise_band(groups: Sequence[Sequence[float]]) -> float | None:
     deviation of a process's rate: five of six pairs of equal runs differ by less. Few
     processes may agree by luck; the spread inside the worst is their floor.
     """
-    logs = [logs for group in groups if (logs := [math.log(rate) for rate in group if rate > 0])]
+    logs = [
+        logs for group in groups if (logs := [math.log(rate) for rate in group if rate > 0])
+    ]
     floor = [statistics.stdev(g) / math.sqrt(len(g)) for g in logs if len(g) > 1]
     spreads = floor if len(logs) < BY_LUCK else []
     if len(logs) > 1:
@@ -150,7 +157,9 @@ def noise_band(groups: Sequence[Sequence[float]]) -> float | None:
     return math.expm1(2 * max(spreads)) if spreads else None
 
 
-def t_interval(values: Sequence[float], alpha: float = ALPHA, *, sigma: float = 0.0) -> Interval:
+def t_interval(
+    values: Sequence[float], alpha: float = ALPHA, *, sigma: float = 0.0
+) -> Interval:
     """Mean with Student bounds at `alpha` a side.
 
     They hold for normal values. `sigma`: a standard deviation measured elsewhere (0: none),
@@ -173,7 +182,9 @@ def t_interval(values: Sequence[float], alpha: float = ALPHA, *, sigma: float = 
 @cache
 def t_quantile(probability: float, degrees: int) -> float:
     """Quantile of Student's t with `degrees` >= 1, for a probability in [0.5, 1)."""
-    theta = ANGLE * bisect_left(ANGLES, probability, key=lambda n: _t_cdf(ANGLE * n, degrees))
+    theta = ANGLE * bisect_left(
+        ANGLES, probability, key=lambda n: _t_cdf(ANGLE * n, degrees)
+    )
     return math.sqrt(degrees) * math.tan(theta)
 
 

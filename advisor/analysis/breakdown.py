@@ -48,7 +48,9 @@ def shares(log: EventLog, window: Window, stretch: Span, clock: DeviceClock) -> 
     return Shares(**{name: part / window.seconds for name, part in found.items()})
 
 
-def loader_waits(log: EventLog, series: StepSeries, clock: DeviceClock) -> list[Span] | None:
+def loader_waits(
+    log: EventLog, series: StepSeries, clock: DeviceClock
+) -> list[Span] | None:
     """Waits for the loader without work on a device; None without one."""
     if series.loader is None or log.loader(series.loader).other_thread:
         return None  # or if another thread than the working one waits
@@ -61,7 +63,9 @@ def backward_share(log: EventLog, stretch: Span, clock: DeviceClock) -> float | 
     seconds = stretch.end - stretch.start
     if seconds <= 0 or not log.backwards:
         return None
-    return min(1.0, events.seconds_inside(_worked(log.backwards, clock), [stretch]) / seconds)
+    return min(
+        1.0, events.seconds_inside(_worked(log.backwards, clock), [stretch]) / seconds
+    )
 
 
 def _worked(calls: Sequence[Sequence[float]], clock: DeviceClock) -> list[Span]:
@@ -69,7 +73,9 @@ def _worked(calls: Sequence[Sequence[float]], clock: DeviceClock) -> list[Span]:
     return [Span(max(each[0], clock.done(each[0])), clock.done(each[1])) for each in calls]
 
 
-def stages(log: EventLog, window: Window, stretch: Span, clock: DeviceClock) -> tuple[Stage, ...]:
+def stages(
+    log: EventLog, window: Window, stretch: Span, clock: DeviceClock
+) -> tuple[Stage, ...]:
     """Networks that an inference calls in turn, by their first calls."""
     seconds = stretch.end - stretch.start
     units = (window.units_per_s() or 0.0) * seconds
@@ -82,7 +88,9 @@ def stages(log: EventLog, window: Window, stretch: Span, clock: DeviceClock) -> 
             stage = Stage(
                 name=log.module(module).name,
                 site=log.module(module).site,
-                share=min(1.0, events.seconds_inside(_worked(calls, clock), [stretch]) / seconds),
+                share=min(
+                    1.0, events.seconds_inside(_worked(calls, clock), [stretch]) / seconds
+                ),
                 calls_per_unit=len(calls) / units,
                 batch=most_common([call.items for call in calls]),
             )

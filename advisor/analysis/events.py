@@ -163,7 +163,16 @@ class HostWait(NamedTuple):
     name: Text
 
 
-TIMED = ("fetches", "calls", "backwards", "gradients", "updates", "copies", "waits", "saves")
+TIMED = (
+    "fetches",
+    "calls",
+    "backwards",
+    "gradients",
+    "updates",
+    "copies",
+    "waits",
+    "saves",
+)
 """Lists of events with a start and an end."""
 
 
@@ -221,7 +230,9 @@ class EventLog:
 
     def batches(self, loaders: Collection[int | None]) -> list[BatchFetch]:
         """Fetches of these loaders that gave a batch."""
-        return [each for each in self.fetches if each.loader in loaders and not each.ended_pass]
+        return [
+            each for each in self.fetches if each.loader in loaders and not each.ended_pass
+        ]
 
     def last_time(self) -> float | None:
         """End of the latest event; None before the first."""

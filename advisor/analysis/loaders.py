@@ -59,11 +59,15 @@ def worked_items(
     `work`: times of work on batches. Batches loaded in a row share the items of the
     forwards that follow; where those took all but a few, the others were loaded ahead.
     """
-    runs = [list(run) for _, run in groupby(batches, lambda b: bisect.bisect_left(work, b.end))]
+    runs = [
+        list(run) for _, run in groupby(batches, lambda b: bisect.bisect_left(work, b.end))
+    ]
     starts = [call.start for call in calls]
     edges = [bisect.bisect_left(starts, run[0].end) for run in runs] + [len(calls)]
     loaded = [sum(batch.items for batch in run) for run in runs]
-    forwarded = [sum(call.items for call in calls[low:high]) for low, high in pairwise(edges)]
+    forwarded = [
+        sum(call.items for call in calls[low:high]) for low, high in pairwise(edges)
+    ]
     if batches and bisect.bisect_left(work, batches[-1].end) == len(work):
         forwarded[-1] = loaded[-1]  # not worked on yet
     ratios = [

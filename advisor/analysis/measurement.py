@@ -14,7 +14,12 @@ from advisor.analysis.window import Window, find_window, warm_up
 from advisor.model import Effects, MeasurePlan, Run
 
 NO_RUN = Run(
-    unit="sample", units=0.0, units_per_s=0.0, rate_source="", window_start=0.0, window_end=0.0
+    unit="sample",
+    units=0.0,
+    units_per_s=0.0,
+    rate_source="",
+    window_start=0.0,
+    window_end=0.0,
 )
 """A run in which nothing was measured yet."""
 
@@ -53,7 +58,9 @@ def measure(log: EventLog, plan: MeasurePlan, *, cut_short: bool = False) -> Mea
     effects = replace(effects, trains=trains, forwards_per_unit=series.forwards_per_unit)
     measured = window is not None and window.units_per_s() is not None
     return Measurement(
-        run=_run(log, window, plan, clock, effects) if window is not None and measured else None,
+        run=_run(log, window, plan, clock, effects)
+        if window is not None and measured
+        else None,
         unmeasured=None if measured else series.source,
         effects=effects,
         first_step=series.bounds[0] + log.clock,
@@ -74,7 +81,9 @@ def _run(
         unit=series.unit,
         units=sum(series.units[window.first : window.last]),
         units_per_s=rate,
-        tokens_per_s=tokens * rate if tokens is not None and series.unit == "sample" else None,
+        tokens_per_s=tokens * rate
+        if tokens is not None and series.unit == "sample"
+        else None,
         rate_source=series.source,
         window_start=window.start + log.clock,
         window_end=window.end + log.clock,
@@ -107,11 +116,14 @@ def effects_of(loader: LoaderFacts, module: ModuleFacts) -> Effects:
     """Effects of a loader's arguments, and of the flags in force in a module."""
     flags, arguments = module.flags, loader.arguments
     model_dtype, compute_dtype, autocast_dtype = (
-        typed(flags, name, str) for name in ("model_dtype", "compute_dtype", "autocast_dtype")
+        typed(flags, name, str)
+        for name in ("model_dtype", "compute_dtype", "autocast_dtype")
     )
     if autocast_dtype is None and compute_dtype != model_dtype:
         autocast_dtype = compute_dtype  # entered inside the forward
-    seen: dict[str, Any] = {n: typed({**arguments, **flags}, n, kind) for n, kind in SEEN.items()}
+    seen: dict[str, Any] = {
+        n: typed({**arguments, **flags}, n, kind) for n, kind in SEEN.items()
+    }
     return Effects(
         batch_asked=typed(arguments, "batch_size", int),
         workers=loader.workers if loader.iterated else None,

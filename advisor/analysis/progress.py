@@ -7,7 +7,14 @@ from typing import Any, Literal
 
 from advisor.analysis.events import EventLog
 from advisor.analysis.step_detection import detect_steps, measured_part
-from advisor.analysis.step_series import FORWARD, LOADER, OPTIMIZER, RECENT, UPDATE, StepSeries
+from advisor.analysis.step_series import (
+    FORWARD,
+    LOADER,
+    OPTIMIZER,
+    RECENT,
+    UPDATE,
+    StepSeries,
+)
 from advisor.analysis.window import QUICK_STEP_S, burst, find_window, warm_up
 from advisor.model import MeasurePlan
 
@@ -39,7 +46,9 @@ def advise(
     log: EventLog, plan: MeasurePlan, now: float, *, optimizers_built: bool = False
 ) -> Advice:
     starts = [each.end for each in log.fetches[:1]]
-    starts += [each.start for each in log.calls[:1]] + [each.start for each in log.passes[:1]]
+    starts += [each.start for each in log.calls[:1]] + [
+        each.start for each in log.passes[:1]
+    ]
     if not starts:
         return Advice(None, 0.1)
     began = min(starts)
@@ -52,7 +61,11 @@ def advise(
         return Advice("full", 0.0, cut_short=True, series=series)
     if series is None:
         return Advice(None, 0.2)
-    if optimizers_built and log.validations is None and _about_to_train(log, series, now - began):
+    if (
+        optimizers_built
+        and log.validations is None
+        and _about_to_train(log, series, now - began)
+    ):
         return Advice(None, 0.5, series=series)
     known = series.steps > 0 and not (series.iterative and not series.forwards_per_unit)
     if left_s <= 0 and known:  # a step is traced once its kind is known

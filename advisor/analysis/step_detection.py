@@ -89,25 +89,35 @@ def measured_part(log: EventLog, plan: MeasurePlan) -> EventLog:
 def _pauses(log: EventLog, validations: list[Span]) -> list[Span]:
     """Stretches from the last event of a validation to the next one."""
     ends = [log.inside([each]).last_time() or each.end for each in validations]
-    return [Span(end, after.start) for end, after in zip(ends, validations[1:], strict=False)]
+    return [
+        Span(end, after.start) for end, after in zip(ends, validations[1:], strict=False)
+    ]
 
 
 def _busiest_loader(log: EventLog) -> int | None:
     held: dict[int, float] = {}
     last = log.last_time() or 0.0
-    for fetch, until in zip(log.fetches, [*(f.start for f in log.fetches[1:]), last], strict=False):
+    for fetch, until in zip(
+        log.fetches, [*(f.start for f in log.fetches[1:]), last], strict=False
+    ):
         if not fetch.ended_pass:
             held[fetch.loader] = held.get(fetch.loader, 0.0) + until - fetch.start
     return max(held, key=held.__getitem__, default=None)
 
 
 def _with_loader(
-    log: EventLog, loader: int, root: int | None, calls: list[ForwardCall], plan: MeasurePlan
+    log: EventLog,
+    loader: int,
+    root: int | None,
+    calls: list[ForwardCall],
+    plan: MeasurePlan,
 ) -> StepSeries:
     """Find an iterative sampler, else count batches."""
     groups = list(_forwards_by_batch(log.hooked(), loader, calls))
     whole = [len(group.calls) for group in groups if group.finished and group.calls]
-    many = median(whole) if whole else max((len(group.calls) for group in groups), default=0)
+    many = (
+        median(whole) if whole else max((len(group.calls) for group in groups), default=0)
+    )
     if root is not None and many >= SAMPLER_FORWARDS:
         series = _sampler(root, groups, plan)
     else:
@@ -117,7 +127,9 @@ def _with_loader(
     return series
 
 
-def _forwards_by_batch(log: EventLog, loader: int, calls: list[ForwardCall]) -> Iterator[_Group]:
+def _forwards_by_batch(
+    log: EventLog, loader: int, calls: list[ForwardCall]
+) -> Iterator[_Group]:
     starts = [call.start for call in calls]
     mine = [fetch for fetch in log.fetches if fetch.loader == loader]
     for position, fetch in enumerate(mine):
@@ -125,7 +137,9 @@ def _forwards_by_batch(log: EventLog, loader: int, calls: list[ForwardCall]) -> 
             continue
         later = position + 1 < len(mine)
         low = bisect.bisect_left(starts, fetch.end)
-        high = bisect.bisect_left(starts, mine[position + 1].start) if later else len(starts)
+        high = (
+            bisect.bisect_left(starts, mine[position + 1].start) if later else len(starts)
+        )
         yield _Group(fetch.items, calls[low:high], later or log.ended)
 
 
@@ -185,7 +199,9 @@ def _sampler(root: int, groups: list[_Group], plan: MeasurePlan) -> StepSeries:
         last = groups[-1]
         series.cycle_steps = series.forwards_per_unit * last.items / last.joint
     series.batches_per_step = 1.0 / (series.cycle_steps or 1.0)
-    per_unit = f"{series.forwards_per_unit:g}" if series.forwards_per_unit else "so far unknown"
+    per_unit = (
+        f"{series.forwards_per_unit:g}" if series.forwards_per_unit else "so far unknown"
+    )
     series.source = f"root forwards / forwards per unit ({per_unit})"
     return series
 
@@ -204,7 +220,9 @@ def _without_loader(
     if unsure and (not log.module(root).same_shape or watched_s > CYCLE_PATIENCE_S):
         return _forwards(root, calls, calls)
     networks = calls_of_networks(log)
-    beside = [call.items for module, own in networks.items() if module != root for call in own]
+    beside = [
+        call.items for module, own in networks.items() if module != root for call in own
+    ]
     # guidance doubles the batch of the dominant network only
     items = min([most_common([call.items for call in calls]) or 1.0, *beside])
     spans = pairwise([0, *(found or ()), len(calls)])
@@ -234,7 +252,9 @@ def _forwards(root: int, items: list[ForwardCall], calls: list[ForwardCall]) -> 
     series.finished_batches = len(items)
     series.forwards_per_unit = 1.0
     if items is not calls:
-        together = min(most_common([call.items for call in each]) or 1.0 for each in (items, calls))
+        together = min(
+            most_common([call.items for call in each]) or 1.0 for each in (items, calls)
+        )
         series.forwards_per_unit = round(len(calls) * together / series.whole_units, 1)
     return series
 
@@ -272,7 +292,9 @@ def jumps(values: Sequence[float]) -> list[int] | None:
 def _arguments(log: EventLog, module: int) -> list[list[float]]:
     """Numeric arguments that every call has, one list each."""
     calls = log.numbers.get(module, [])
-    names = [name for name in calls[0] if all(name in call for call in calls)] if calls else []
+    names = (
+        [name for name in calls[0] if all(name in call for call in calls)] if calls else []
+    )
     return [[call[name] for call in calls] for name in names]
 
 

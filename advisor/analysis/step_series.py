@@ -73,7 +73,9 @@ class StepSeries:
         """
         starts = [span.start for span in self.aside]
         off_s = [0.0, *accumulate(span.end - span.start for span in self.aside)]
-        self.clock = [bound - off_s[bisect.bisect_left(starts, bound)] for bound in self.bounds]
+        self.clock = [
+            bound - off_s[bisect.bisect_left(starts, bound)] for bound in self.bounds
+        ]
         if not cycles:
             return
         if self.marks:

@@ -52,7 +52,9 @@ def detect(log: EventLog) -> StepSeries | None:
     series.accumulation = float(median(counts)) if counts else None
     fed = _from_loaders(log, series) or _from_forwards(log, series, clusters)
     series.source += f", at {series.kind}s"
-    series.finished_batches = bisect.bisect_right([each.time for each in fed], series.bounds[-1])
+    series.finished_batches = bisect.bisect_right(
+        [each.time for each in fed], series.bounds[-1]
+    )
     series.whole_units = sum(each.items for each in fed[: series.finished_batches])
     series.units = _between(series.bounds, fed)
     batches = _between(series.bounds, [Fed(each.time, 1.0) for each in fed])
@@ -139,7 +141,9 @@ def _from_loaders(log: EventLog, series: StepSeries) -> list[Fed]:
         fed = [Fed(end, batch.items) for end, batch in zip(ends, batches, strict=False)]
     else:
         items = _worked_items(log, batches)
-        series.skips = any(some < batch.items for some, batch in zip(items, batches, strict=True))
+        series.skips = any(
+            some < batch.items for some, batch in zip(items, batches, strict=True)
+        )
         fed = [Fed(batch.end, some) for some, batch in zip(items, batches, strict=True)]
     steps = len(series.bounds)
     if not fed or (steps >= 4 and fed[-1].time < series.bounds[steps // 2]):
@@ -157,7 +161,9 @@ def _worked_items(log: EventLog, batches: list[BatchFetch]) -> list[float]:
         until = log.counting_since or 0.0
         watched = [batch for batch in batches if batch.end <= until]
     work = [each.start for each in log.passes]
-    calls = [call for call in log.calls if call.graded and log.module(call.module).parameters]
+    calls = [
+        call for call in log.calls if call.graded and log.module(call.module).parameters
+    ]
     rest = [batch.items for batch in batches[len(watched) :]]
     return worked_items(log, watched, work, calls) + rest
 
@@ -183,7 +189,9 @@ def _passes_of_steps(log: EventLog, updates: list[OptimizerStep]) -> list[list[i
     return found
 
 
-def _from_forwards(log: EventLog, series: StepSeries, clusters: list[list[int]]) -> list[Fed]:
+def _from_forwards(
+    log: EventLog, series: StepSeries, clusters: list[list[int]]
+) -> list[Fed]:
     """Trained batches, by forwards with backwards; else a step for each pass."""
     heavy = [c for c in log.calls if log.module(c.module).parameters] or log.calls
     mine = [call for call in heavy if call.graded] or heavy
@@ -192,8 +200,13 @@ def _from_forwards(log: EventLog, series: StepSeries, clusters: list[list[int]])
     fed: list[Fed] = []
     for index in (index for cluster in clusters for index in cluster):
         since = passes[index - 1].end if index else float("-inf")
-        low, high = bisect.bisect_left(ends, since), bisect.bisect_right(ends, passes[index].start)
-        own = [call for call in mine[low:high] if call.module == series.root] or mine[low:high]
+        low, high = (
+            bisect.bisect_left(ends, since),
+            bisect.bisect_right(ends, passes[index].start),
+        )
+        own = [call for call in mine[low:high] if call.module == series.root] or mine[
+            low:high
+        ]
         if own:
             fed.append(Fed(passes[index].end, own[-1].items))
     fed = fed or [Fed(call.end, call.items) for call in mine if call.module == series.root]
@@ -233,7 +246,9 @@ def _calls_aside(log: EventLog, root: int | None) -> tuple[list[Span], bool]:
     """
     calls = [call for call in log.calls if call.module == root]
     runs = _runs(calls, lambda call: not call.graded)
-    found = [Span(own[0].start, after[0].start if after else own[-1].end) for own, after in runs]
+    found = [
+        Span(own[0].start, after[0].start if after else own[-1].end) for own, after in runs
+    ]
     if len(found) >= EVALUATIONS_SHARE * sum(call.graded for call in calls):
         return [], False
     if len(found) < 2 or calls[0].graded:

@@ -51,7 +51,9 @@ class Window:
     def aside_s(self) -> float:
         """Validation inside the window."""
         bounds, clock = self.series.bounds, self.series.clock
-        return (bounds[self.last] - clock[self.last]) - (bounds[self.first] - clock[self.first])
+        return (bounds[self.last] - clock[self.last]) - (
+            bounds[self.first] - clock[self.first]
+        )
 
     @property
     def seconds(self) -> float:
@@ -121,7 +123,9 @@ def warm_up(log: EventLog, series: StepSeries, measure_s: float) -> int:
             discard = min(discard, max(3, workers + 2, bisect.bisect_left(clock, limit)))
     first = max(discard, bisect.bisect_left(series.bounds, log.warm_until))
     size = max(5, 2 * workers)
-    blocks = [clock[k + size] - clock[k] for k in range(first, series.steps - size + 1, size)]
+    blocks = [
+        clock[k + size] - clock[k] for k in range(first, series.steps - size + 1, size)
+    ]
     while len(blocks) >= 4 and blocks[0] > SETTLED * median(blocks[1:]):
         first += size
         del blocks[0]
@@ -158,7 +162,9 @@ def find_window(
     began = series.bounds[steady]
     late = (series.bounds[-1] if now is None else now) - began >= LATE * plan.measure_s
     marked = set(series.marks)
-    marks = [m for m in series.marks if m >= steady and m - 1 not in marked]  # neighbours are one
+    marks = [
+        m for m in series.marks if m >= steady and m - 1 not in marked
+    ]  # neighbours are one
     if len(marks) > 1:
         cycle_s = median([series.clock[b] - series.clock[a] for a, b in pairwise(marks)])
         cycles = Window(series, marks[0], marks[-1])
@@ -186,7 +192,9 @@ def _wait_s(window: Window, plan: MeasurePlan, slack_s: float, *, late: bool) ->
     return 0.0 if finished and known else max(0.2, plan.measure_s / 4)
 
 
-def _everything(log: EventLog, series: StepSeries, steady: int, min_steps: int) -> Window | None:
+def _everything(
+    log: EventLog, series: StepSeries, steady: int, min_steps: int
+) -> Window | None:
     """Window of everything after a possibly shortened warm-up."""
     done = series.steps
     if done < 1:

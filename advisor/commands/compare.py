@@ -34,7 +34,14 @@ SEPARATOR = "--vs"
 NAMES = "ABCDEF"
 
 Verdict = Literal[
-    "reference", "faster", "not slower", "slower", "undecided", "failed", "other work", "worse"
+    "reference",
+    "faster",
+    "not slower",
+    "slower",
+    "undecided",
+    "failed",
+    "other work",
+    "worse",
 ]
 """`worse`: the declared quality is out of its tolerance."""
 BAD = {"slower", "failed", "other work", "worse"}
@@ -127,7 +134,9 @@ class Arm:
         return rounds.interval(THROUGHPUT, self.name)
 
     def as_object(self, rounds: Comparison | None) -> dict[str, Any]:
-        runs = rounds.runs(self.name) if rounds and self.name in rounds.ab_test.names else ()
+        runs = (
+            rounds.runs(self.name) if rounds and self.name in rounds.ab_test.names else ()
+        )
         gain, rates = self.gain(rounds), [run.units_per_s for run in runs]
         peaks = filter(None, (run.peak_mem_gib for run in runs))
         return {
@@ -148,7 +157,9 @@ def arms_of(args: argparse.Namespace, command: list[str]) -> list[Arm]:
     """Variants in order: configs, commands, or numbers of ranks."""
     configs, counts, blocks = args.configs, args.ranks or (), split_blocks(command)
     if counts and (configs or len(blocks) != 1):
-        msg = "--ranks compares one command, without configs: `--ranks 1,2 -- torchrun a.py`."
+        msg = (
+            "--ranks compares one command, without configs: `--ranks 1,2 -- torchrun a.py`."
+        )
         raise UsageError(msg)
     blocks = [with_ranks(blocks[0], count) for count in counts] or blocks
     if configs and len(blocks) > 1:
@@ -186,7 +197,9 @@ def split_blocks(command: list[str]) -> list[list[str]]:
     parts = itertools.groupby(command, key=lambda word: word == SEPARATOR)
     blocks = [list(words) for is_separator, words in parts if not is_separator]
     if command and len(blocks) != command.count(SEPARATOR) + 1:
-        msg = f"A command is missing beside {SEPARATOR}. Write `-- CMD A {SEPARATOR} CMD B`."
+        msg = (
+            f"A command is missing beside {SEPARATOR}. Write `-- CMD A {SEPARATOR} CMD B`."
+        )
         raise UsageError(msg)
     return blocks
 
@@ -194,7 +207,11 @@ def split_blocks(command: list[str]) -> list[list[str]]:
 def differing(blocks: Sequence[list[str]]) -> list[list[str]]:
     """Words in which commands differ; an option stays with its value."""
     first = min(_alike(blocks), min(map(len, blocks)) - 1)
-    if first and blocks[0][first - 1].startswith("-") and not blocks[0][first].startswith("-"):
+    if (
+        first
+        and blocks[0][first - 1].startswith("-")
+        and not blocks[0][first].startswith("-")
+    ):
         first -= 1  # the option of this value
     last = _alike([block[:first:-1] for block in blocks])
     return [block[first : len(block) - last] for block in blocks]
@@ -219,7 +236,9 @@ def measure(arms: list[Arm], args: argparse.Namespace, started: float) -> dict[s
         node = stack.enter_context(node_of(args.engine, first))
         session = session_of(first, node=node, budget_s=args.budget)
         executor = stack.enter_context(session.executor(started, earlier_calls=False))
-        executor.programs = {arm.name: program_of(arm.asked, session.target) for arm in arms}
+        executor.programs = {
+            arm.name: program_of(arm.asked, session.target) for arm in arms
+        }
         warm_up(arms, executor, args.window)
         session.progress.stage("confirm")
         rounds = compare(sound(arms), executor, args)
@@ -231,7 +250,9 @@ def measure(arms: list[Arm], args: argparse.Namespace, started: float) -> dict[s
     undecided = "undecided" if "undecided" in verdicts else "ok"
     notes = [UNDER_LOAD] if rounds and rounds.used_contended_rounds else []
     if rounds and rounds.cut_short:
-        notes.append("The budget ended before all rounds had run; a larger --budget has them all.")
+        notes.append(
+            "The budget ended before all rounds had run; a larger --budget has them all."
+        )
     return {
         "outcome": "failed" if verdicts & BAD else undecided,
         "unit": first.workload.unit,
@@ -250,7 +271,9 @@ def sound(arms: Sequence[Arm]) -> list[Arm]:
 def request(arm: Arm, purpose: Purpose, window_s: float) -> TrialRequest:
     """One process of a variant, which takes what its warm-up took."""
     entry = arm.asked.workload
-    plan = MeasurePlan(measure_s=window_s, validation=entry.validation, unit_regex=entry.unit_regex)
+    plan = MeasurePlan(
+        measure_s=window_s, validation=entry.validation, unit_regex=entry.unit_regex
+    )
     return TrialRequest(
         variant=Variant(program=arm.name),
         purpose=purpose,
@@ -281,7 +304,9 @@ def warm_up(arms: Sequence[Arm], executor: Executor, window_s: float) -> None:
             arm.drop("failed", failure_text(result))
 
 
-def compare(arms: Sequence[Arm], executor: Executor, args: argparse.Namespace) -> Comparison | None:
+def compare(
+    arms: Sequence[Arm], executor: Executor, args: argparse.Namespace
+) -> Comparison | None:
     """Run the rounds of all variants; None without a second one."""
     if len(arms) < FEWEST:
         return None
@@ -302,7 +327,9 @@ def run_rounds(
     arms: Sequence[Arm], executor: Executor, requests: tuple[TrialRequest, ...], rounds: int
 ) -> Comparison:
     purpose, names = requests[0].purpose, tuple(arm.name for arm in arms)
-    return executor.compare(ABTest(purpose=purpose, requests=requests, names=names, rounds=rounds))
+    return executor.compare(
+        ABTest(purpose=purpose, requests=requests, names=names, rounds=rounds)
+    )
 
 
 def check_quality(arms: Sequence[Arm], executor: Executor) -> None:
@@ -322,7 +349,8 @@ def check_quality(arms: Sequence[Arm], executor: Executor) -> None:
     )
     found = run_rounds(arms, executor, requests, QUALITY_ROUNDS)
     first, *others = (
-        [read_measures(measures, run.stdout_tail) for run in found.runs(arm.name)] for arm in arms
+        [read_measures(measures, run.stdout_tail) for run in found.runs(arm.name)]
+        for arm in arms
     )
     for arm, other in zip(arms[1:], others, strict=True):
         if not other:
@@ -332,8 +360,12 @@ def check_quality(arms: Sequence[Arm], executor: Executor) -> None:
         judged = judge(measures, list(zip(first, other, strict=True)), "chosen")
         outside = [each for each in judged if not each.within]
         for each in outside[:1]:
-            value, limit, before = map(numbers.measure, (each.value, each.limit, each.reference))
-            reason = f"{each.measure}: {value}, limit {limit} ({before} in the first variant)"
+            value, limit, before = map(
+                numbers.measure, (each.value, each.limit, each.reference)
+            )
+            reason = (
+                f"{each.measure}: {value}, limit {limit} ({before} in the first variant)"
+            )
             arm.drop("worse", reason)
 
 
@@ -380,7 +412,9 @@ def as_table(found: dict[str, Any]) -> str:
         ratio = "{ratio:.2f}x ({low:.2f} to {high:.2f})".format(**gain) if gain else "-"
         per_s, memory = arm["units_per_s"], numbers.gib(arm["peak_mem_gib"])
         takes = numbers.duration(1000 / per_s if per_s else None)
-        rows.append((arm["name"], arm["label"], numbers.number(per_s), takes, memory, ratio))
+        rows.append(
+            (arm["name"], arm["label"], numbers.number(per_s), takes, memory, ratio)
+        )
     lines = [*output.table(rows), ""]
     for arm in variants[1:]:
         reason = f", {arm['reason']}" if arm["reason"] else ""
@@ -402,7 +436,9 @@ def counts_of(text: str) -> tuple[int, ...]:
 def with_ranks(command: Sequence[str], count: int) -> list[str]:
     """Set the ranks of `command`. Raises UsageError without a place for it."""
     words = list(command)
-    starts = [number for number, word in enumerate(words) if PurePath(word).name in LAUNCHERS]
+    starts = [
+        number for number, word in enumerate(words) if PurePath(word).name in LAUNCHERS
+    ]
     flags = LAUNCHERS[PurePath(words[starts[0]]).name] if starts else OWN
     for number, word in enumerate(words):
         flag, equals, _ = word.partition("=")

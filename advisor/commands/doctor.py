@@ -69,7 +69,13 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     found = checked(take(command or []))
     to_fix = sum(each.status == "fix" for each in found.values())
     checks = [
-        {"name": name, "status": each.status, "value": each.value, "why": why, "fix": each.fix}
+        {
+            "name": name,
+            "status": each.status,
+            "value": each.value,
+            "why": why,
+            "fix": each.fix,
+        }
         for (name, each), (_, why) in zip(found.items(), CHECKS.values(), strict=True)
     ]
     fields = {"verdict": verdict(found), "to_fix": to_fix, "checks": checks}
@@ -135,7 +141,9 @@ def ask(command: Sequence[str], question: str, answer: TypeAdapter[Answer]) -> A
     """Answer of `torch_info` in the user's Python, or why there is none."""
     program = asking(command, os.environ.get("PATH"))
     if program is None:
-        return f"which Python `{command[0]}` starts is not known; name that: doctor -- PYTHON"
+        return (
+            f"which Python `{command[0]}` starts is not known; name that: doctor -- PYTHON"
+        )
     source = Path(torch_info.__file__).read_text(encoding="utf-8")
     try:
         done = subprocess.run(
@@ -171,7 +179,9 @@ def calibrate(command: Sequence[str], *, as_json: bool) -> int:
     folder = state_folder(project_root(Path.cwd() / settings.FILE_NAME))
     calibration.keep(folder, found)
     cards = [each.model_dump() for each in found]
-    table = output.table([tuple(cards[0]), *(tuple(map(str, card.values())) for card in cards)])
+    table = output.table(
+        [tuple(cards[0]), *(tuple(map(str, card.values())) for card in cards)]
+    )
     text = "\n".join([*table, f"Kept in {folder}: `gpu-advisor predict` uses them."])
     output.show({"problem": None, "cards": cards}, text, as_json=as_json)
     return 0
@@ -188,7 +198,11 @@ def asking(command: Sequence[str], path: str | None) -> str | None:
         elsewhere = words[1:2] == ["run"]
         script = None if elsewhere else shutil.which(words[0], path=path)
         return script and interpreter_of(script, path)
-    return shutil.which("python", path=path) or shutil.which("python3", path=path) or sys.executable
+    return (
+        shutil.which("python", path=path)
+        or shutil.which("python3", path=path)
+        or sys.executable
+    )
 
 
 class Finding(NamedTuple):
@@ -232,7 +246,9 @@ def torch(readings: Readings) -> Finding:
     if facts.missing is not None:
         missing = f"none in {python} ({facts.missing}); `doctor -- PYTHON` asks another one"
         return Finding(missing, unknown=True)
-    built = f"CUDA {facts.cuda}" if facts.cuda else f"ROCm {facts.rocm}" if facts.rocm else None
+    built = (
+        f"CUDA {facts.cuda}" if facts.cuda else f"ROCm {facts.rocm}" if facts.rocm else None
+    )
     value = f"{facts.torch} in {python}, built for {built or 'CPUs'}"
     if not readings.machine.gpus or (built and facts.available):
         return Finding(value)
@@ -297,7 +313,10 @@ CHECKS: dict[str, tuple[Callable[[Readings], Finding], str]] = {
     "torch": (torch, "a build that does not fit the driver leaves the GPU idle"),
     "CPUs": (cpus, "more loader workers than CPUs wait for each other"),
     "memory": (memory, "files that are read again come from it; with none, programs die"),
-    "shared memory": (shared_memory, "loader workers hand every batch over through /dev/shm"),
+    "shared memory": (
+        shared_memory,
+        "loader workers hand every batch over through /dev/shm",
+    ),
     "other programs": (other_programs, "they take CPUs from loader and launches"),
     "isolation": (isolation, "a measured program must not touch your files"),
     "versions": (versions, "a report of a fault needs them"),

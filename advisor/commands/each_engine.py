@@ -9,7 +9,12 @@ from typing import Any
 
 from advisor import files, numbers
 from advisor.commands import invocation, output
-from advisor.errors import OPTIMIZE_EXIT_CODES, AdvisorError, InterruptedByUserError, UsageError
+from advisor.errors import (
+    OPTIMIZE_EXIT_CODES,
+    AdvisorError,
+    InterruptedByUserError,
+    UsageError,
+)
 from advisor.report import markdown, writing
 from advisor.report.schema import Report, Side
 
@@ -113,7 +118,9 @@ def page(entries: Sequence[Entry], subject: str) -> str:
         priced = [(price, entry) for entry in found if (price := entry.price_of_1000)]
         if len(priced) > 1:
             price, cheap = min(priced, key=lambda pair: pair[0])
-            said.append(f"{cheap.engine} is cheapest: {numbers.number(price)} for 1,000 {unit}.")
+            said.append(
+                f"{cheap.engine} is cheapest: {numbers.number(price)} for 1,000 {unit}."
+            )
     else:
         unit, said = "units", ["No engine gave a result."]
     head = (*HEAD, f"1,000 {unit} cost", "config", "report")
@@ -127,7 +134,9 @@ def row(entry: Entry, unit: str) -> tuple[str, ...]:
     if isinstance(report, AdvisorError):
         why = str(report).partition("\n")[0]
         return (entry.engine, "", why, "", "", "", "", "", "")
-    machine = ", ".join(gpu.name for gpu in report.machine.gpus) or f"{report.machine.cpus} CPUs"
+    machine = (
+        ", ".join(gpu.name for gpu in report.machine.gpus) or f"{report.machine.cpus} CPUs"
+    )
     peak = entry.side.peak_mem_gib
     improved = report.verdict == "improved"
     gain = f" {report.gain.size}" if improved and report.gain else ""
@@ -146,7 +155,9 @@ def row(entry: Entry, unit: str) -> tuple[str, ...]:
 
 def rate(side: Side, unit: str) -> str:
     """Throughput as text; empty where it was not measured."""
-    return "" if side.units_per_s is None else f"{numbers.number(side.units_per_s)} {unit}/s"
+    return (
+        "" if side.units_per_s is None else f"{numbers.number(side.units_per_s)} {unit}/s"
+    )
 
 
 def fields(entries: Sequence[Entry]) -> dict[str, Any]:

@@ -18,12 +18,16 @@ LEGEND = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="*", metavar="NAME", help="cards to show with their sources")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="cards to show with their sources"
+    )
     invocation.add_flags(parser, "--json")
 
 
 def run(args: argparse.Namespace, _command: Sequence[str] | None) -> int:
-    shown = [profiles.by_name(name) for name in args.names] or list(profiles.load_all().values())
+    shown = [profiles.by_name(name) for name in args.names] or list(
+        profiles.load_all().values()
+    )
     gpus, note = read_gpus()
     here = [f"{gpu.name} ({gpu.profile or 'no profile'})" for gpu in gpus]
     fields = {

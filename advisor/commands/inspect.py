@@ -151,7 +151,9 @@ def section(one: Inspected) -> str:
     rows = [_row(knob, default_of(knob, one.document)) for knob in found.knobs]
     table = output.table([HEADS, *rows], indent="  ") if rows else ["  no knobs"]
     lines = [found.document, *table]
-    lines += [f"  doubtful  {k.path}: {why}" for k in found.knobs if (why := doubt(k, found))]
+    lines += [
+        f"  doubtful  {k.path}: {why}" for k in found.knobs if (why := doubt(k, found))
+    ]
     lines += [f"  note  {note}" for note in found.notes]
     if found.traps or found.links:
         counts = f"look-alikes: {len(found.traps)}, constraints: {len(found.links)}"
@@ -162,7 +164,9 @@ def section(one: Inspected) -> str:
 def _row(knob: Knob, default: str | None) -> tuple[str, ...]:
     value = json.dumps(knob.value, ensure_ascii=False)
     count = " ".join(filter(None, (knob.scope, knob.unit)))
-    counted = f"{value} ({count})" if knob.kind == "batch_size" and count != "sample" else value
+    counted = (
+        f"{value} ({count})" if knob.kind == "batch_size" and count != "sample" else value
+    )
     remarks = [f"a default: {default}"] if default else []
     if not knob.editable:
         remarks.append(f"not editable: {knob.why.partition('; not editable: ')[2]}")

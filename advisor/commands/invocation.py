@@ -129,7 +129,10 @@ class Invocation:
         """Commands of the quality measures, by default the command itself."""
         chooses = self.workload.quality_command
         confirms = self.workload.confirm_quality_command or chooses
-        return {"quality": self._declared(chooses), "confirm-quality": self._declared(confirms)}
+        return {
+            "quality": self._declared(chooses),
+            "confirm-quality": self._declared(confirms),
+        }
 
     def _declared(self, command: str | None) -> documents.Document:
         if command is None:
@@ -189,7 +192,10 @@ def resolve(
 
 
 def command_document(
-    argv: tuple[str, ...], cwd: Path, configs: Sequence[documents.Document], workload: Workload
+    argv: tuple[str, ...],
+    cwd: Path,
+    configs: Sequence[documents.Document],
+    workload: Workload,
 ) -> documents.Document:
     """Document of a command, with its program's options."""
     if configs:
@@ -233,7 +239,10 @@ def why_not_taken(argv: Sequence[str], config: documents.Document, cwd: Path) ->
     """
     name, real = config.name, os.path.realpath(config.name)
     parts = [part for word in argv for part in (word, word.partition("=")[2]) if part]
-    if any(name in part or real in part or os.path.realpath(cwd / part) == real for part in parts):
+    if any(
+        name in part or real in part or os.path.realpath(cwd / part) == real
+        for part in parts
+    ):
         return None
     if config.format == "python" and detect_isolation(str(cwd)).kind == "overlay":
         return None
@@ -251,7 +260,9 @@ def require_program(argv: Sequence[str], cwd: Path, environ: Mapping[str, str]) 
     if shutil.which(place, path=environ.get("PATH")) is None:
         why = f"{place} is no program" if os.sep in name else f"{name!r} is not in PATH"
     elif PurePath(name).name.startswith("python"):
-        script = next((word for word in argv[1 : first_own_word(argv)] if word[:1] != "-"), "")
+        script = next(
+            (word for word in argv[1 : first_own_word(argv)] if word[:1] != "-"), ""
+        )
         if script.endswith(".py") and not (cwd / script).exists():
             why = f"{cwd / script} does not exist"
     if why:
@@ -314,7 +325,9 @@ def recorded(
     if script is None:
         program = " ".join(command[:first]) or "the command"
         return ProgramOptions(why_unknown=f"{program} leads to no Python file here")
-    with tempfile.TemporaryDirectory(prefix="gpu-advisor-", ignore_cleanup_errors=True) as scratch:
+    with tempfile.TemporaryDirectory(
+        prefix="gpu-advisor-", ignore_cleanup_errors=True
+    ) as scratch:
         record = Path(scratch, "probe", "arguments.json")
         trial = Trial(
             id="parse",
@@ -334,7 +347,11 @@ def recorded(
             total_limit_s=PARSE_LIMIT_S,
         )
         with contextlib.suppress(OSError, ValueError):  # a closed stream
-            print("starting the program once, to read its options", file=sys.stderr, flush=True)
+            print(
+                "starting the program once, to read its options",
+                file=sys.stderr,
+                flush=True,
+            )
         try:
             result = run_trial(trial)
         except errors.AdvisorError as problem:

@@ -26,7 +26,11 @@ from advisor.sandbox.capabilities import detect_isolation
 
 
 def program_of(
-    asked: Invocation, target: Target, *, allow_writes: bool = False, seed: int | None = None
+    asked: Invocation,
+    target: Target,
+    *,
+    allow_writes: bool = False,
+    seed: int | None = None,
 ) -> Program:
     return Program(
         configs=asked.configs,
@@ -35,9 +39,14 @@ def program_of(
         cwd=asked.cwd,
         unit=asked.workload.unit,
         output_paths=tuple(
-            (config.name, path) for config in asked.configs for path in knobs.find(config).outputs
+            (config.name, path)
+            for config in asked.configs
+            for path in knobs.find(config).outputs
         ),
-        output_flags=(*asked.workload.output_flags, *knobs.find(asked.command_line).outputs),
+        output_flags=(
+            *asked.workload.output_flags,
+            *knobs.find(asked.command_line).outputs,
+        ),
         env={**dict(target.environment), **asked.workload.env},
         seed=seed,
         memory_cap_gib=target.memory_cap_gib,
@@ -153,7 +162,9 @@ def session_of(
     machine = node.machine if node else read_machine()
     aimed = targets.resolve(target, machine)
     absent = () if aimed.present else (aimed.note,)
-    warnings = node.warnings if node else detect_isolation(str(asked.cwd), asked.environ).notes
+    warnings = (
+        node.warnings if node else detect_isolation(str(asked.cwd), asked.environ).notes
+    )
     program = program_of(asked, aimed, allow_writes=allow_writes, seed=seed)
     progress = Progress(unit=asked.workload.unit, budget_s=budget_s)
     for note in (*asked.notes, *absent, *warnings):

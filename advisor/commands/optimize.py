@@ -64,7 +64,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     written = parser.add_argument_group("files")
     written.add_argument(
-        "--output", type=Path, metavar="PATH", help="write the tuned config here, not in place"
+        "--output",
+        type=Path,
+        metavar="PATH",
+        help="write the tuned config here, not in place",
     )
     written.add_argument(
         "--dry-run", action="store_true", help="measure and report, but write no config"
@@ -111,7 +114,11 @@ def tune(args: argparse.Namespace, command: list[str] | None) -> Report:
         stop: Stop | None = None
         try:
             stop = job.search(lab)
-        except (errors.InterruptedByUserError, errors.EngineError, errors.NodeLostError) as end:
+        except (
+            errors.InterruptedByUserError,
+            errors.EngineError,
+            errors.NodeLostError,
+        ) as end:
             problem = end
         else:
             refuse_without_result(stop)
@@ -126,7 +133,9 @@ def tune(args: argparse.Namespace, command: list[str] | None) -> Report:
     if problem is not None:
         raise problem
     if stop is not None and stop.reason == "budget-too-small":
-        raise errors.BudgetTooSmallError(" ".join(filter(None, (report.load_note, report.reason))))
+        raise errors.BudgetTooSmallError(
+            " ".join(filter(None, (report.load_note, report.reason)))
+        )
     return report
 
 
@@ -180,7 +189,9 @@ class Job:
             self.context = replace(context_of(self), has_gpu=True)
 
 
-def prepare(args: argparse.Namespace, command: list[str] | None, held: contextlib.ExitStack) -> Job:
+def prepare(
+    args: argparse.Namespace, command: list[str] | None, held: contextlib.ExitStack
+) -> Job:
     """Check everything before the first run; `held` keeps a node."""
     asked = invocation.resolve(args.configs, command, workload=args.workload)
     asked = replace(asked, notes=[*asked.notes, *left_untuned(asked)])
@@ -254,7 +265,9 @@ def left_untuned(asked: invocation.Invocation) -> list[str]:
     if left:
         words = shlex.join(map(str, (*asked.paths, *left)))
         names = " and ".join(map(str, left))
-        notes.append(f"{names}: left alone. `gpu-advisor optimize {words} -- ...` tunes it too.")
+        notes.append(
+            f"{names}: left alone. `gpu-advisor optimize {words} -- ...` tunes it too."
+        )
     return notes
 
 
@@ -345,7 +358,10 @@ def conclude(
             command=job.asked.command,
             target=job.session.target,
             wall_s=wall_s,
-            words=(*without_budget(job.args.words), *(("--", *job.typed) if job.typed else ())),
+            words=(
+                *without_budget(job.args.words),
+                *(("--", *job.typed) if job.typed else ()),
+            ),
         )
     )
     return report, refused
@@ -380,7 +396,9 @@ def write_tuned(job: Job, winner: Candidate) -> tuple[Path, ...]:
             if job.output.places:
                 job.output.write(job.args.output, new)
                 return (job.args.output,)
-            changes = [change for change in winner.changes if change.document == config.name]
+            changes = [
+                change for change in winner.changes if change.document == config.name
+            ]
             version = versions.keep(config, new, changes)
             undo.callback(versions.forget, version)
             documents.write_atomic(path, new, config.raw)

@@ -64,12 +64,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
     """Trace, predict and print; return 0 or the failure's code."""
-    cards = [profiles.by_name(name.strip()) for name in args.target.split(",") if name.strip()]
+    cards = [
+        profiles.by_name(name.strip()) for name in args.target.split(",") if name.strip()
+    ]
     if not cards:
         msg = "--target names no card. Write one or more profiles: --target rtx-3090,h100."
         raise UsageError(msg)
-    asked = invocation.resolve(args.configs, command, workload=args.workload, use_case="predict")
-    prices = {profiles.by_name(name).name: each for name, each in asked.settings.price.items()}
+    asked = invocation.resolve(
+        args.configs, command, workload=args.workload, use_case="predict"
+    )
+    prices = {
+        profiles.by_name(name).name: each for name, each in asked.settings.price.items()
+    }
     known = calibration.kept(asked.state())
     cards = [calibration.applied(card, known) for card in cards]
     claim = claimed(asked, cards, args) if args.output else None
@@ -89,7 +95,9 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     next_steps = [
         next_step(session, found.change, entry, args.output, claim)
         for entry in entries
-        if found.change and entry.suggested and (claim or found.change.document == COMMAND_LINE)
+        if found.change
+        and entry.suggested
+        and (claim or found.change.document == COMMAND_LINE)
     ]
     for card in cards if claim else ():
         drawn = draw(traced, card, entries, unit)
@@ -111,7 +119,9 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     }
     lines = [verdict(entries, cards, unit), "", *output.table(rows(entries, unit)), ""]
     if by_precision:
-        lines += ["By precision, each at its suggested batch; bfloat16 is that of autocast:"]
+        lines += [
+            "By precision, each at its suggested batch; bfloat16 is that of autocast:"
+        ]
         lines += [*output.table(rows(by_precision, unit), indent="  "), ""]
     if next_steps:
         lines += ["On the card, this confirms the suggested batch and goes on from it:"]
@@ -177,7 +187,9 @@ def trace_program(
 def shortened(plan: MeasurePlan, run: Run) -> MeasurePlan:
     """Plan of a run after `run`: a sampler need not finish an item again."""
     forwards = run.effects.forwards_per_unit or 1.0
-    return replace(plan, forwards_per_unit=forwards) if forwards >= SAMPLER_FORWARDS else plan
+    return (
+        replace(plan, forwards_per_unit=forwards) if forwards >= SAMPLER_FORWARDS else plan
+    )
 
 
 def autocast_too(
@@ -189,7 +201,9 @@ def autocast_too(
     """Trace of a 32-bit program under autocast; None of others, and if it fails."""
     if isinstance(found, Failure) or found.traced.run.effects.dtype != "float32":
         return None
-    plan = replace(plan, whatif=AUTOCAST, stand_in=plan.stand_in if found.stand_in else None)
+    plan = replace(
+        plan, whatif=AUTOCAST, stand_in=plan.stand_in if found.stand_in else None
+    )
     with contextlib.suppress(PredictionError):
         half = trace_program(asked, run_trial, shortened(plan, found.traced.run))
         return None if isinstance(half, Failure) else half.traced
@@ -224,7 +238,9 @@ def other_batches(asked: invocation.Invocation, batch: float) -> Iterator[Change
     for document in (*asked.configs, asked.command_line):
         for knob in knobs.find(document, phase=asked.phase).knobs:
             old = knob.value
-            holds_it = knob.kind == "batch_size" and knob.editable and str(old) == f"{batch:g}"
+            holds_it = (
+                knob.kind == "batch_size" and knob.editable and str(old) == f"{batch:g}"
+            )
             if not holds_it or isinstance(old, tuple):
                 continue
             for new in (like(old, each) for each in wanted):
@@ -255,7 +271,9 @@ def figure_place(folder: Path, card: str) -> Path:
     return folder / f"predicted-{card}.svg"
 
 
-def draw(found: Traced, card: GpuProfile, entries: Sequence[Estimate], unit: str) -> bytes | None:
+def draw(
+    found: Traced, card: GpuProfile, entries: Sequence[Estimate], unit: str
+) -> bytes | None:
     """SVG of a card's speed and memory by batch; None where only one is known."""
     own = [entry for entry in entries if entry.card == card.name]
     sizes = {entry.batch for entry in own}
@@ -288,19 +306,30 @@ def claimed(
     if not asked.configs:
         msg = "--output writes configs, and none was named. Leave it out: the command is printed."
         raise UsageError(msg)
-    places = [place(args.output, config, card.name) for config in asked.configs for card in cards]
+    places = [
+        place(args.output, config, card.name) for config in asked.configs for card in cards
+    ]
     places += [figure_place(args.output, card.name) for card in cards]
-    return files.claim(places, never=asked.paths, like=asked.paths[0], overwrite=args.overwrite)
+    return files.claim(
+        places, never=asked.paths, like=asked.paths[0], overwrite=args.overwrite
+    )
 
 
 def next_step(
-    session: Session, moved: Change, entry: Estimate, folder: Path | None, claim: Claim | None
+    session: Session,
+    moved: Change,
+    entry: Estimate,
+    folder: Path | None,
+    claim: Claim | None,
 ) -> dict[str, Any]:
     """Command that confirms a card's batch, for `--json`; write its config if asked."""
     asked, program = session.asked, session.program
     change = replace(moved, new=like(moved.old, entry.batch))
     candidate = Candidate(changes=(change,))
-    argv, names = program.argv(candidate), {config.name: config.name for config in asked.configs}
+    argv, names = (
+        program.argv(candidate),
+        {config.name: config.name for config in asked.configs},
+    )
     written = None
     for config in asked.configs:
         if claim and folder and config.name == change.document:
@@ -313,11 +342,15 @@ def next_step(
     return {"card": entry.card, "command": shlex.join(words), "config": written}
 
 
-def notes(found: Findings, cards: Sequence[GpuProfile], entries: Sequence[Estimate]) -> list[str]:
+def notes(
+    found: Findings, cards: Sequence[GpuProfile], entries: Sequence[Estimate]
+) -> list[str]:
     """Sentences on what the figures rest on."""
     traced, run, here = found.traced, found.traced.run, found.traced.measured_on
     unknown = ", ".join(card.title for card in cards if traced.error(card) is None)
-    measured = ", ".join(f"{card.title} ({card.measured_on})" for card in cards if card.measured_on)
+    measured = ", ".join(
+        f"{card.title} ({card.measured_on})" for card in cards if card.measured_on
+    )
     task = "training" if run.trains else "inference"
     dtype = run.effects.dtype or "its own precision"
     launches = any(entry.bound == "launches" for entry in entries)

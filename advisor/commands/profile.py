@@ -51,13 +51,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="one run to its own end, or for TIME: start, epochs, validation, saving, pauses",
     )
-    invocation.add_flags(parser, "--workload", "--engine", "--window", "--json", "--allow-writes")
+    invocation.add_flags(
+        parser, "--workload", "--engine", "--window", "--json", "--allow-writes"
+    )
 
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
     """Measure and print; return 0 or the failure's code."""
     asked = invocation.resolve(
-        args.configs, command, workload=args.workload, use_case="profile", with_options=False
+        args.configs,
+        command,
+        workload=args.workload,
+        use_case="profile",
+        with_options=False,
     )
     with node_of(args.engine, asked) as node:
         session = session_of(asked, node=node, allow_writes=args.allow_writes)
@@ -71,7 +77,10 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     unused = verdict.unused_gpu(result, machine.gpus)
     text = whole_memo(result[0]) if found is None else memo(result, found)
     load = verdict.load_note(result, neighbours(result), machine.cpus)
-    fields = as_object(result, found) | {"unused_gpu": unused or None, "load_note": load or None}
+    fields = as_object(result, found) | {
+        "unused_gpu": unused or None,
+        "load_note": load or None,
+    }
     request = verdict.more_cpus(result, machine)
     output.show(fields, in_order(unused, text, request, load), as_json=args.json)
     return 0
@@ -119,9 +128,12 @@ def as_object(result: tuple[Run, ...], found: Bottleneck | None) -> dict[str, An
         "notes": list(run.notes),
         "disturbed": any(each.disturbance.disturbed for each in result),
         "effects": dataclasses.asdict(effects) | {"arguments": dict(effects.arguments)},
-        "shares": {name: share for name, share in shares.items() if share is not None} or None,
+        "shares": {name: share for name, share in shares.items() if share is not None}
+        or None,
         "bottleneck": found and found.model_dump(),
-        "phases": [dataclasses.asdict(phase) for phase in run.phases] if found is None else None,
+        "phases": [dataclasses.asdict(phase) for phase in run.phases]
+        if found is None
+        else None,
     }
 
 
@@ -165,7 +177,9 @@ def _measured(runs: tuple[Run, ...], run: Run) -> list[str]:
         "dtype": effects.dtype or numbers.NOT_MEASURED,
         "device": effects.device or numbers.NOT_MEASURED,
     }
-    facts.append(", ".join(f"{name} {value}" for name, value in facts_by_name.items() if value))
+    facts.append(
+        ", ".join(f"{name} {value}" for name, value in facts_by_name.items() if value)
+    )
     return facts + _gpu(run)
 
 
@@ -184,8 +198,11 @@ def _gpu(run: Run) -> list[str]:
     seen = run.telemetry
     joules = METRICS["energy"].read(run)
     facts_by_name = {
-        "{} busy": None if seen.gpu_util_pct is None else numbers.percent(seen.gpu_util_pct / 100),
-        "{} in use on the card": seen.gpu_mem_used_gib and numbers.gib(seen.gpu_mem_used_gib),
+        "{} busy": None
+        if seen.gpu_util_pct is None
+        else numbers.percent(seen.gpu_util_pct / 100),
+        "{} in use on the card": seen.gpu_mem_used_gib
+        and numbers.gib(seen.gpu_mem_used_gib),
         "{}": seen.power_w and f"{numbers.number(seen.power_w)} W",
         f"{{}} {numbers.one(run.unit)}": joules and f"{numbers.number(joules)} J",
         "SM clock {}": seen.sm_clock_mhz and f"{numbers.number(seen.sm_clock_mhz)} MHz",
@@ -214,9 +231,15 @@ def whole_memo(run: Run) -> str:
     lines = [f"{numbers.duration(total_s)} of your program: {shares}.", ""]
     lines += [_phase(phase, total_s) for phase in run.phases]
     lines += ["", _memory(run)]
-    costly = [p.name for p in largest if p.name in REMEDIES and p.seconds >= WORTH * total_s]
+    costly = [
+        p.name for p in largest if p.name in REMEDIES and p.seconds >= WORTH * total_s
+    ]
     if costly:
-        lines += ["", "What would help", *(f"  {name}: {REMEDIES[name]}" for name in costly)]
+        lines += [
+            "",
+            "What would help",
+            *(f"  {name}: {REMEDIES[name]}" for name in costly),
+        ]
     return "\n".join(lines) + "\n"
 
 

@@ -27,7 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, _command: list[str] | None) -> int:
     place: Path = args.output or args.report.with_suffix(".html" if args.html else ".md")
     report = writing.load(args.report)
-    claimed = writing.claim(place, page=args.html, like=args.report, overwrite=args.overwrite)
+    claimed = writing.claim(
+        place, page=args.html, like=args.report, overwrite=args.overwrite
+    )
     if args.html:
         writing.write_page(report, place, claimed, args.report)
     else:

@@ -14,10 +14,16 @@ from advisor.state import existing_folders, project_root
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "configs", type=Path, nargs="+", metavar="CONFIG", help="configs that `optimize` rewrote"
+        "configs",
+        type=Path,
+        nargs="+",
+        metavar="CONFIG",
+        help="configs that `optimize` rewrote",
     )
     parser.add_argument(
-        "--all", action="store_true", help="go back to before the first optimize, not only the last"
+        "--all",
+        action="store_true",
+        help="go back to before the first optimize, not only the last",
     )
 
 

@@ -30,8 +30,30 @@ _LAUNCHER_MODULES = _PROFILERS | {
 _LAUNCHERS = _PROFILERS | {
     *("torchrun", "accelerate", "deepspeed", "horovodrun", "mpirun", "mpiexec", "srun"),
     *("composer", "colossalai", "fabric", "nsys", "ncu", "perf", "strace", "py-spy"),
-    *("env", "nohup", "time", "nice", "ionice", "timeout", "stdbuf", "numactl", "taskset", "sudo"),
-    *("uv", "poetry", "pipenv", "pdm", "hatch", "conda", "mamba", "pixi", "rye", "xvfb-run"),
+    *(
+        "env",
+        "nohup",
+        "time",
+        "nice",
+        "ionice",
+        "timeout",
+        "stdbuf",
+        "numactl",
+        "taskset",
+        "sudo",
+    ),
+    *(
+        "uv",
+        "poetry",
+        "pipenv",
+        "pdm",
+        "hatch",
+        "conda",
+        "mamba",
+        "pixi",
+        "rye",
+        "xvfb-run",
+    ),
     *("chrt", "catchsegv", "optirun", "apptainer", "singularity", "dotenv", "doppler"),
 }
 """Programs that start another one, named among their own arguments."""
@@ -58,7 +80,9 @@ def with_options(text: str, options: Sequence[Option]) -> list[Scalar]:
     starts = [0, *itertools.accumulate(len(word) + 1 for word in words)]
     found: list[Scalar] = []
     known, spellings = {option.flag: option for option in options}, _spellings(options)
-    no_value = {typed for typed, (flag, _) in spellings.items() if known[flag].form in FLAGS}
+    no_value = {
+        typed for typed, (flag, _) in spellings.items() if known[flag].form in FLAGS
+    }
     seen: set[str] = set()
     for number, typed, offset, why in _flags(words, first_own_word(words), no_value):
         path, truth = _option_of(typed, spellings)
@@ -70,13 +94,17 @@ def with_options(text: str, options: Sequence[Option]) -> list[Scalar]:
     for option in known.values():
         if option.flag not in seen:
             end = starts[option.behind + 1] - 1
-            found.append(Scalar(option.flag, option.default, end, end, option=option, given=False))
+            found.append(
+                Scalar(option.flag, option.default, end, end, option=option, given=False)
+            )
     return found
 
 
 def _spellings(options: Sequence[Option]) -> dict[str, tuple[str, bool]]:
     """Flag by spelling, with False for the negation of a pair."""
-    negations = {o.words("", False)[0]: (o.flag, False) for o in options if o.form == "pair"}
+    negations = {
+        o.words("", False)[0]: (o.flag, False) for o in options if o.form == "pair"
+    }
     typed = {word: (o.flag, True) for o in options for word in (o.flag, *o.others)}
     return negations | typed
 
@@ -96,7 +124,9 @@ def first_own_word(words: Sequence[str]) -> int:
     that is no option. A command without a program has no argument of its own.
     """
     names = [PurePath(word).name for word in words]
-    starts = [name in _LAUNCHERS or _INTERPRETER.fullmatch(name) is not None for name in names]
+    starts = [
+        name in _LAUNCHERS or _INTERPRETER.fullmatch(name) is not None for name in names
+    ]
     if not starts or not starts[0]:
         return min(1, len(words))
     interpreted = False
@@ -123,7 +153,11 @@ def _flags(
         if number in keys:
             number += 1
             yield number, word, 0, _several(words[number])
-        elif one := _LONG.fullmatch(word) or _ATTACHED.fullmatch(word) or _HYDRA.fullmatch(word):
+        elif (
+            one := _LONG.fullmatch(word)
+            or _ATTACHED.fullmatch(word)
+            or _HYDRA.fullmatch(word)
+        ):
             yield number, one[1], one.start(2), _several(one[2])
         elif _FLAG.fullmatch(word):
             values = list(itertools.takewhile(_is_value, words[number + 1 :]))

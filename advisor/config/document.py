@@ -176,14 +176,20 @@ def parse(
         )
         raise ConfigUnreadableError(msg) from problem
     try:
-        found = argv.with_options(text, options) if options else SYNTAXES[format].parse(text, name)
+        found = (
+            argv.with_options(text, options)
+            if options
+            else SYNTAXES[format].parse(text, name)
+        )
     except (RecursionError, MemoryError) as problem:
         raise leaves.syntax_error(name, text, 0, leaves.TOO_DEEP) from problem
     by_path = {leaf.path: leaf for leaf in found}
     if len(by_path) > MAX_VALUES:
         msg = f"{name} holds more than {MAX_VALUES:,} values. Name the config, not a data file."
         raise ConfigUnreadableError(msg)
-    return Document(name=name, format=format, raw=raw, text=text, leaves=by_path, options=options)
+    return Document(
+        name=name, format=format, raw=raw, text=text, leaves=by_path, options=options
+    )
 
 
 def of_command(command: Sequence[str], options: Sequence[Option] = ()) -> Document:

@@ -41,13 +41,17 @@ def _blanked(text: str) -> str:
     return spliced(text, [*comments, *commas])
 
 
-def _leaves(token: re.Match[str], rest: Iterator[re.Match[str]], path: str) -> Iterator[Scalar]:
+def _leaves(
+    token: re.Match[str], rest: Iterator[re.Match[str]], path: str
+) -> Iterator[Scalar]:
     """Scalars of the value that begins with `token`, in valid text."""
     if token[0] == "{":
         members = {}
         while (key := next(rest))[0] != "}":
             place = spelling.member(path, json.loads(key[0]))
-            members[place] = list(_leaves(next(rest), rest, place))  # of equal keys the last counts
+            members[place] = list(
+                _leaves(next(rest), rest, place)
+            )  # of equal keys the last counts
         yield from itertools.chain.from_iterable(members.values())
     elif token[0] == "[":
         number = 0

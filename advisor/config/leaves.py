@@ -134,7 +134,9 @@ def _why_not(text: str) -> str | None:
     return f"it refers to another value: {text}" if found else None
 
 
-def _comment(text: str, starts: list[int], syntax: Syntax, start: int, end: int) -> str | None:
+def _comment(
+    text: str, starts: list[int], syntax: Syntax, start: int, end: int
+) -> str | None:
     """Comment lines above the value's line, and the comment behind it."""
     first = line = bisect_right(starts, start) - 1
     while line and syntax.comment_line.match(text, starts[line - 1]):
@@ -157,5 +159,7 @@ def syntax_error(
     if isinstance(at, int):
         at = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
     line, column = at
-    msg = f"{name}, line {line}, column {column}: {problem}. Correct it there and call again."
+    msg = (
+        f"{name}, line {line}, column {column}: {problem}. Correct it there and call again."
+    )
     return ConfigSyntaxError(msg)

@@ -18,7 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from advisor.config import document as documents, swap
-from advisor.errors import AdvisorError, RevertConflictError, StateBusyError, StateUnusableError
+from advisor.errors import (
+    AdvisorError,
+    RevertConflictError,
+    StateBusyError,
+    StateUnusableError,
+)
 from advisor.files import atomic
 from advisor.model import Change
 from advisor.state import existing_folders, project_root
@@ -49,12 +54,19 @@ class Versions:
                 found.append(_version(int(path.stem), json.loads(path.read_bytes())))
         return found
 
-    def keep(self, original: documents.Document, tuned: bytes, changes: list[Change]) -> Version:
+    def keep(
+        self, original: documents.Document, tuned: bytes, changes: list[Change]
+    ) -> Version:
         """Remember a rewrite in advance. Raises StateUnusableError."""
         taken = [int(path.stem) for path in self._files()]
         kept = {
             "changes": [
-                {"path": c.path, "old": c.old, "new": c.new, "text": original.scalars[c.path].text}
+                {
+                    "path": c.path,
+                    "old": c.old,
+                    "new": c.new,
+                    "text": original.scalars[c.path].text,
+                }
                 for c in changes
             ],
             "original": original.raw.decode(),
@@ -135,12 +147,16 @@ class Versions:
 
     def keep_quality_reference(self, measure_key: str, values: dict[str, float]) -> None:
         """Remember the original's quality. Raises StateUnusableError."""
-        self._write(self._quality / f"{measure_key}.json", values, "The quality of the original")
+        self._write(
+            self._quality / f"{measure_key}.json", values, "The quality of the original"
+        )
 
 
 def _version(number: int, kept: dict[str, Any]) -> Version:
     original, tuned = kept["original"].encode(), kept["tuned"].encode()
-    return Version(number=number, original=original, tuned=tuned, changes=tuple(kept["changes"]))
+    return Version(
+        number=number, original=original, tuned=tuned, changes=tuple(kept["changes"])
+    )
 
 
 def recover(config: Path) -> list[str]:
@@ -188,7 +204,9 @@ def undo(version: Version, current: bytes, config: Path) -> bytes:
             msg = (
                 f"{config} was edited since it was tuned: {change['path']} {shown}, we wrote"
                 f" {json.dumps(change['new'])}. Nothing was changed. Put it back by hand:\n"
-                + documents.masked_diff(_parsed(version.tuned, config), document, str(config))
+                + documents.masked_diff(
+                    _parsed(version.tuned, config), document, str(config)
+                )
             )
             raise RevertConflictError(msg)
         splices.append((scalar.start, scalar.end, change["text"]))

@@ -79,7 +79,9 @@ class _Reader:
         for node in body:
             if isinstance(node, ast.Assign):
                 for target in node.targets:
-                    several = "it is assigned to several names" if len(node.targets) > 1 else None
+                    several = (
+                        "it is assigned to several names" if len(node.targets) > 1 else None
+                    )
                     self._assign(target, node.value, path, why or several)
             elif isinstance(node, ast.AnnAssign) and node.value is not None:
                 self._assign(node.target, node.value, path, why)
@@ -90,7 +92,9 @@ class _Reader:
                 self.body(node.body, spelling.member(path, node.name), why)
             elif isinstance(node, _BLOCKS):
                 self._block(node, path, why)
-            elif isinstance(node, ast.Return) and isinstance(node.value, (ast.Call, ast.Dict)):
+            elif isinstance(node, ast.Return) and isinstance(
+                node.value, (ast.Call, ast.Dict)
+            ):
                 self._value(node.value, path, why)
 
     def _block(self, node: ast.stmt, path: str, why: str | None) -> None:
@@ -101,7 +105,9 @@ class _Reader:
         for inner in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
             self.body(inner.body, path, why)
 
-    def _assign(self, target: ast.expr, value: ast.expr, path: str, why: str | None) -> None:
+    def _assign(
+        self, target: ast.expr, value: ast.expr, path: str, why: str | None
+    ) -> None:
         place = self._place(target, path)
         if place is None:
             for inner in ast.walk(target):  # `a, b = 1, 2`

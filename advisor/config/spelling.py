@@ -32,7 +32,9 @@ def in_family(value: JsonScalar, old: JsonScalar, text: str) -> JsonScalar:
             return spell_boolean(value, old)
         if is_number(value) and NUMBER.fullmatch(old):
             return spell_number(value)
-    elif is_number(value) and is_number(old) and math.isfinite(value) and abs(value) < 2**53:
+    elif (
+        is_number(value) and is_number(old) and math.isfinite(value) and abs(value) < 2**53
+    ):
         if isinstance(old, float):
             return float(value)
         return int(value) if value == int(value) else value

@@ -48,7 +48,9 @@ def write_atomic(path: Path, content: bytes, expected: bytes) -> None:
     EditRefusedError if somebody changed it, ConfigReadOnlyError if it cannot be written.
     """
     target = Path(os.path.realpath(path))  # where links lead in a circle, the read says so
-    changed = f"{path} was changed by someone else since it was read, so nothing was written."
+    changed = (
+        f"{path} was changed by someone else since it was read, so nothing was written."
+    )
     if read_bytes(target) != expected:
         raise errors.EditRefusedError(changed)
     if not target.stat().st_mode & 0o222 or not os.access(target, os.W_OK):
@@ -79,7 +81,9 @@ def recover(path: Path) -> list[str]:
     target = Path(os.path.realpath(path))
     if not os.path.exists(target):  # noqa: PTH110  a Path may raise
         return []
-    name = re.compile(rf"\.?{re.escape(_start(target))}[0-9a-f]{{12}}-[0-9a-f]{{12}}\.swap.*")
+    name = re.compile(
+        rf"\.?{re.escape(_start(target))}[0-9a-f]{{12}}-[0-9a-f]{{12}}\.swap.*"
+    )
     notes: list[str] = []
     with contextlib.suppress(OSError):
         entries = os.listdir(target.parent)  # noqa: PTH208  names are enough

@@ -53,7 +53,9 @@ def spell_text(value: str, old: str) -> str:
 def _is_retyped(value: str) -> bool:
     """True if some loader would retype the text."""
     tag = _resolve(yaml.ScalarNode, value, (True, False))
-    return tag != f"{_CORE}str" or value.lower() in ("y", "n") or bool(NUMBER.fullmatch(value))
+    return (
+        tag != f"{_CORE}str" or value.lower() in ("y", "n") or bool(NUMBER.fullmatch(value))
+    )
 
 
 def _refuse_deep(text: str, name: str) -> None:
@@ -96,7 +98,10 @@ class _Reader:
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 raise self._error(key, "a list or a mapping stands where a key should be")
-            members[key.tag, key.value] = key, value  # of a key written twice the last one counts
+            members[key.tag, key.value] = (
+                key,
+                value,
+            )  # of a key written twice the last one counts
         for key, value in members.values():
             place = spelling.member(path, key.value)
             yield from self.leaves(value, place, key.end_mark.index)

@@ -47,7 +47,9 @@ def interleaved(
     `run` takes `at_once` rounds and returns the runs of each, up to one that failed. `contended`
     returns why a whole round does not count, or None. Rounds whose node is lost begin again.
     """
-    orders: Iterator[tuple[str, ...]] = itertools.cycle([tuple(arms), tuple(reversed(arms))])
+    orders: Iterator[tuple[str, ...]] = itertools.cycle(
+        [tuple(arms), tuple(reversed(arms))]
+    )
     numbers = itertools.count(1)
     while True:
         wave = list(zip(itertools.islice(orders, max(1, at_once())), numbers, strict=False))
@@ -155,7 +157,10 @@ class Comparison:
         """Log gains of `arm` over the first, by round."""
         first = runs_of(rounds, self.ab_test.names[0])
         pairs = zip(first, runs_of(rounds, arm), strict=True)
-        return [objective.log_merit(after) - objective.log_merit(before) for before, after in pairs]
+        return [
+            objective.log_merit(after) - objective.log_merit(before)
+            for before, after in pairs
+        ]
 
     def interval(self, objective: Objective, arm: str = AFTER) -> Interval | None:
         """Gain of `arm` over the first variant.
@@ -167,7 +172,9 @@ class Comparison:
         if found is None:
             return None
         typical = self._typical(objective, arm)
-        ratio = objective.metric.gain(self._typical(objective, self.ab_test.names[0]), typical)
+        ratio = objective.metric.gain(
+            self._typical(objective, self.ab_test.names[0]), typical
+        )
         gains = [stats.estimate_inside(found.low, found.high, ratio, found.estimate)]
         if outside := self._drift(objective, arm):
             gains.append(objective.metric.gain(outside, typical))
@@ -226,7 +233,9 @@ class Comparison:
         if found is None or len(self.outside) < FEWEST:
             return None
         outside = statistics.median(objective.score(run) for run in self.outside)
-        change = objective.metric.gain(self._typical(objective, self.ab_test.names[0]), outside)
+        change = objective.metric.gain(
+            self._typical(objective, self.ab_test.names[0]), outside
+        )
         half = (math.log(found.high) - math.log(found.low)) / 2
         return outside if abs(math.log(change)) > half else None
 
@@ -257,7 +266,12 @@ class Comparison:
         variant that collapses now and then may do less work in the end.
         """
         rounds, found = self._paired(objective, AFTER), self.interval(objective)
-        if rounds is None or found is None or found.low <= 1 or rounds.low <= 1 + smallest_gain:
+        if (
+            rounds is None
+            or found is None
+            or found.low <= 1
+            or rounds.low <= 1 + smallest_gain
+        ):
             return False
         before, after = (
             statistics.fmean(objective.score(run) for run in self.runs(arm))
@@ -322,7 +336,9 @@ def rounds_wanted(planned: int, runs: Mapping[str, Sequence[float]]) -> int:
 
 def alike(runs: Mapping[str, TrialResult]) -> bool:
     """True if all arms had about the same load."""
-    return loads_alike([a.run.disturbance.others_cpus for a in runs.values() if a.run is not None])
+    return loads_alike(
+        [a.run.disturbance.others_cpus for a in runs.values() if a.run is not None]
+    )
 
 
 def loads_alike(others_cpus: Sequence[float | None]) -> bool:
@@ -369,13 +385,17 @@ FACTS: dict[str, Callable[[Run], object | None]] = {
     "items of the dataset": lambda run: run.effects.data_items,
     "forwards for one unit": lambda run: run.effects.forwards_per_unit,
     "shape of the inputs": lambda run: run.effects.input_shapes or None,
-    "units of the whole run": lambda run: (run.whole_units or None) if run.to_its_end else None,
+    "units of the whole run": lambda run: (
+        (run.whole_units or None) if run.to_its_end else None
+    ),
 }
 
 
 def _constant(runs: Sequence[Run], read: Callable[[Run], object | None]) -> object | None:
     values = [read(run) for run in runs]
-    return values[0] if values and all(_same(values[0], value) for value in values) else None
+    return (
+        values[0] if values and all(_same(values[0], value) for value in values) else None
+    )
 
 
 def _same(old: object | None, new: object | None) -> bool:

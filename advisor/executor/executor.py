@@ -119,11 +119,17 @@ class Executor:
         begun = [self._begin(request, *self._build(request), left_s) for _ in (None, *held)]
         (first,), *others = self._run_all([[each] for each in begun])
         self._ahead[first.key] = first
-        if all(map(partial(is_equal, self._baselines()[0]), itertools.chain(*others), held)):
+        if all(
+            map(partial(is_equal, self._baselines()[0]), itertools.chain(*others), held)
+        ):
             self.cards = len(begun)
-            self.listener.note(f"{self.cards} equal cards: trials run on all of them at once")
+            self.listener.note(
+                f"{self.cards} equal cards: trials run on all of them at once"
+            )
         else:
-            self.listener.note("one trial at a time: the original ran differently on other cards")
+            self.listener.note(
+                "one trial at a time: the original ran differently on other cards"
+            )
 
     def _run_ahead(self, requests: Sequence[TrialRequest]) -> None:
         """Run the first requests that have no result yet, one on each card."""
@@ -215,7 +221,9 @@ class Executor:
                 done = next(ran, None) if isinstance(one, _Begun) else one
                 if done is None:  # behind a failure
                     break
-                answers[-1].append(self._concluded(done) if isinstance(done, _Begun) else done)
+                answers[-1].append(
+                    self._concluded(done) if isinstance(done, _Begun) else done
+                )
         return answers
 
     def _prepared(
@@ -223,7 +231,9 @@ class Executor:
     ) -> TrialResult | SkippedRun | _Begun:
         """Answer that needs no process, or the trial to run after `after_s`."""
         trial, key = self._build(request)
-        known = None if request.fresh else self.run_cache.find(key, earlier_calls=earlier_calls)
+        known = (
+            None if request.fresh else self.run_cache.find(key, earlier_calls=earlier_calls)
+        )
         if key in self._ahead:
             return self._concluded(replace(self._ahead.pop(key), request=request))
         if known is not None:
@@ -231,33 +241,46 @@ class Executor:
             return self._add(replace(kept, result=known), reused=True)
         remaining_s = self.budget.remaining_s - after_s
         if request.expected_s > remaining_s:
-            return SkippedRun(request=request, needed_s=request.expected_s, remaining_s=remaining_s)
+            return SkippedRun(
+                request=request, needed_s=request.expected_s, remaining_s=remaining_s
+            )
         if request.purpose == "baseline":
             self.run_cache.note_earlier(key)
         self.listener.trial_started(int(trial.id), trial.label)
         return self._begin(request, trial, key, remaining_s)
 
-    def _begin(self, request: TrialRequest, trial: Trial, key: str, remaining_s: float) -> _Begun:
+    def _begin(
+        self, request: TrialRequest, trial: Trial, key: str, remaining_s: float
+    ) -> _Begun:
         self._last_id += 1
         most_s = remaining_s - request.kept_s + LATE_S
         limit_s = min(trial.total_limit_s, most_s)
         trial = replace(trial, steps_limit_s=request.limit_s, total_limit_s=limit_s)
-        return _Begun(request=request, trial=trial, key=key, most_s=most_s, remaining_s=remaining_s)
+        return _Begun(
+            request=request, trial=trial, key=key, most_s=most_s, remaining_s=remaining_s
+        )
 
     def _run_all(self, rounds: Sequence[Sequence[_Begun]]) -> list[list[_Begun]]:
         """Run each round's trials in turn, up to a failure, and all rounds at once.
 
         The first round stays on the card that the program takes by itself.
         """
-        cards = [(), *((("CUDA_VISIBLE_DEVICES", uuid),) for uuid in self.engine.equal_gpus)]
+        cards = [
+            (),
+            *((("CUDA_VISIBLE_DEVICES", uuid),) for uuid in self.engine.equal_gpus),
+        ]
 
-        def run(several: Sequence[_Begun], card: tuple[tuple[str, str], ...]) -> list[_Begun]:
+        def run(
+            several: Sequence[_Begun], card: tuple[tuple[str, str], ...]
+        ) -> list[_Begun]:
             done: list[_Begun] = []
             for one in several:
                 started = self.engine.clock()
                 trial = replace(one.trial, env=(*one.trial.env, *card))
                 result = self.engine.run(trial)
-                done.append(replace(one, result=result, took_s=self.engine.clock() - started))
+                done.append(
+                    replace(one, result=result, took_s=self.engine.clock() - started)
+                )
                 if isinstance(result, Failure):
                     break
             return done
@@ -439,9 +462,15 @@ class _Rounds:
 def is_equal(original: Run, other: _Begun, uuid: str) -> bool:
     """True if the original ran alike on card `uuid`, and left nothing that it wrote."""
     run = other.result
-    if not isinstance(run, Run) or [len(original.cards), len(run.cards), run.ranks] != [1, 1, 1]:
+    if not isinstance(run, Run) or [len(original.cards), len(run.cards), run.ranks] != [
+        1,
+        1,
+        1,
+    ]:
         return False
-    apart = same_uuid(run.cards[0].uuid, uuid) and not same_uuid(original.cards[0].uuid, uuid)
+    apart = same_uuid(run.cards[0].uuid, uuid) and not same_uuid(
+        original.cards[0].uuid, uuid
+    )
     alike = abs(run.units_per_s / original.units_per_s - 1) <= MOVED
     return apart and alike and run.isolation == "overlay"
 

@@ -174,7 +174,9 @@ class Program:
     ) -> bytes:
         values = candidate.values_in(config.name)
         if outputs is not None:
-            values |= {path: outputs for name, path in self.output_paths if name == config.name}
+            values |= {
+                path: outputs for name, path in self.output_paths if name == config.name
+            }
         return config.with_values(values)
 
     def argv(
@@ -188,10 +190,16 @@ class Program:
         changed = candidate.values_in(COMMAND_LINE)
         values = {path: value for path, value in changed.items() if path in scalars}
         flags = self.output_flags if outputs is not None else ()
-        given = {path for path, scalar in scalars.items() if scalar.editable and scalar.given}
+        given = {
+            path for path, scalar in scalars.items() if scalar.editable and scalar.given
+        }
         typed = [flag for flag in flags if flag in given]
-        command = argv.split(document.with_values({**values, **dict.fromkeys(typed, outputs)}))
-        added = (word for flag in flags if flag not in typed for word in (flag, str(outputs)))
+        command = argv.split(
+            document.with_values({**values, **dict.fromkeys(typed, outputs)})
+        )
+        added = (
+            word for flag in flags if flag not in typed for word in (flag, str(outputs))
+        )
         return (*command, *added)
 
     def values(self, candidate: Candidate) -> object:
@@ -220,7 +228,9 @@ class Program:
             cwd=str(self.cwd),
             scratch=str(scratch),
             files=tuple(
-                TrialFile(original=config.name, content=self.content(config, candidate, outputs))
+                TrialFile(
+                    original=config.name, content=self.content(config, candidate, outputs)
+                )
                 for config in self.configs
             ),
             env=tuple({**self.env, **seeded}.items()),

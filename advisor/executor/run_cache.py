@@ -53,7 +53,9 @@ class RunCache:
 
     def note_earlier(self, key: str) -> None:
         call_s = time.time() - self.since
-        kept = self.history.find(key, self.machine_key, max_age_s=MAX_AGE_S, min_age_s=call_s)
+        kept = self.history.find(
+            key, self.machine_key, max_age_s=MAX_AGE_S, min_age_s=call_s
+        )
         runs = [result for result in kept if isinstance(result, Run)]
         self._earlier = [run.units_per_s for run in runs if not contended(run)]
 

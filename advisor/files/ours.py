@@ -37,7 +37,9 @@ def is_marked(path: Path) -> bool:
         start = file.read(_LOOKED_AT)
         file.seek(-min(_LOOKED_AT, os.fstat(file.fileno()).st_size), os.SEEK_END)
         end = file.read(_LOOKED_AT)
-    line = re.compile(rb"^\s*" + re.escape(mark.encode()) + rb"[,:]?[^\n]{0,80}$", re.MULTILINE)
+    line = re.compile(
+        rb"^\s*" + re.escape(mark.encode()) + rb"[,:]?[^\n]{0,80}$", re.MULTILINE
+    )
     return bool(line.search(start) or line.search(end))
 
 
@@ -119,7 +121,9 @@ def _refuse_foreign(place: Path, claimed: Claim) -> os.stat_result | None:
         facts = None
     except OSError as problem:
         raise _refusal(place, f"cannot be written: {problem.strerror}") from problem
-    if place in claimed.never or (facts and any(_same(path, facts) for path in claimed.never)):
+    if place in claimed.never or (
+        facts and any(_same(path, facts) for path in claimed.never)
+    ):
         raise _refusal(place, "is the config, or another file of this call")
     if facts is None:
         return None

@@ -28,7 +28,10 @@ def read_whole(path: Path, limit_bytes: int = MAX_BYTES) -> bytes:
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         content = file.read(limit_bytes + 1)
     if len(content) > limit_bytes:
-        size, limit = facts.st_size / 2**20, f"more than {limit_bytes // 2**20} MiB is not read"
+        size, limit = (
+            facts.st_size / 2**20,
+            f"more than {limit_bytes // 2**20} MiB is not read",
+        )
         raise OSError(errno.EFBIG, f"is {size:.1f} MiB; {limit}")
     return content
 
@@ -58,7 +61,9 @@ def read_on(folder: Path, name: str, offset: int, limit_bytes: int) -> bytes:
 def create(folder: Path, name: str) -> int:
     """Create a file below `folder`; return its descriptor."""
     with _parent(folder, name) as (parent, last):
-        return os.open(last, os.O_WRONLY | os.O_CREAT | os.O_EXCL | ALONE, 0o644, dir_fd=parent)
+        return os.open(
+            last, os.O_WRONLY | os.O_CREAT | os.O_EXCL | ALONE, 0o644, dir_fd=parent
+        )
 
 
 def put(folder: Path, name: str, content: bytes) -> None:

@@ -84,7 +84,9 @@ def head_checkout(cwd: Path) -> Checkout:
     """The checkout around `cwd`; uncommitted changes belong to head."""
     top = git(cwd, "rev-parse", "--show-toplevel")
     if top is None:
-        msg = f"{cwd} is in no git repository, so there is no base. Call the gate inside one."
+        msg = (
+            f"{cwd} is in no git repository, so there is no base. Call the gate inside one."
+        )
         raise UsageError(msg)
     dirty = bool(git(cwd, "status", "--porcelain", "--untracked-files=no"))
     sha = git(cwd, "rev-parse", "HEAD")
@@ -105,14 +107,20 @@ def base_revision(
         return _required(head, base_ref, "--base-ref", base_ref)
     event = read_event(environ)
     if group := fact(event, "merge_group", "base_sha"):
-        return _required(head, group, "The base of this merge group", "base of the merge group")
+        return _required(
+            head, group, "The base of this merge group", "base of the merge group"
+        )
     tip = fact(event, "pull_request", "head", "sha")
     if tip and commit_of(head, "HEAD^2") == tip:
         # The event may name the target of many commits ago.
-        return Revision(sha=commit_of(head, "HEAD^1"), ref="first parent of the merge commit")
+        return Revision(
+            sha=commit_of(head, "HEAD^1"), ref="first parent of the merge commit"
+        )
     before = fact(event, "before") if environ.get("GITHUB_EVENT_NAME") == "push" else ""
     if before.strip("0") and (commit_of(head, before) or not event.get("forced")):
-        return _required(head, before, "The state before this push", "state before the push")
+        return _required(
+            head, before, "The state before this push", "state before the push"
+        )
     targets = _targets(head, event)
     ref = next((ref for ref in targets if commit_of(head, ref)), None)
     if ref is None and "pull_request" in event:
@@ -230,7 +238,9 @@ def _require_whole(base: Path, head: Path) -> None:
     listed = (git(base, "ls-files", "-s", "-z") or "").split("\0")
     modules = [line.partition("\t")[2] for line in listed if line.startswith("160000 ")]
     tracked = (git(base, "ls-files", "-z", ":(attr:filter=lfs)") or "").split("\0")
-    pointers = [p for p in tracked if p and _is_pointer(base / p) and not _is_pointer(head / p)]
+    pointers = [
+        p for p in tracked if p and _is_pointer(base / p) and not _is_pointer(head / p)
+    ]
     missing = [path for path in modules if any((head / path).glob("*"))] + pointers
     if missing:
         msg = (
@@ -258,7 +268,9 @@ def shared_data(head: Checkout, paths: Sequence[str]) -> tuple[Path, ...]:
         elif not place.exists():
             problem = f"is not there: {place}. Name data of head that git ignores"
         elif not outside and git(head.cwd, "ls-files", "--", path):
-            problem = "holds files that git tracks: base has its own. Name data that git ignores"
+            problem = (
+                "holds files that git tracks: base has its own. Name data that git ignores"
+            )
         if problem:
             msg = f"--link {path!r} {problem}."
             raise UsageError(msg)
@@ -313,7 +325,9 @@ class Difference:
         return Origins(roots=tuple(map(str, self.tops.values())), names=tuple(names))
 
 
-def difference(base: Checkout, head: Checkout, shared: Sequence[Path] = ()) -> Difference | None:
+def difference(
+    base: Checkout, head: Checkout, shared: Sequence[Path] = ()
+) -> Difference | None:
     """Compare the files of two checkouts. None if both are the same folder."""
     if base.top == head.top:
         return None
@@ -324,7 +338,9 @@ def difference(base: Checkout, head: Checkout, shared: Sequence[Path] = ()) -> D
     changed: dict[str, Mapping[Variant, str | None]] = {}
     for path in sorted({*(listed or "").split("\0"), *(new or "").split("\0")} - {""}):
         hashes = {arm: _digest(tops[arm] / path) for arm in ARMS}
-        if hashes["base"] != hashes["head"] or not any(hashes.values()):  # a submodule has none
+        if hashes["base"] != hashes["head"] or not any(
+            hashes.values()
+        ):  # a submodule has none
             changed[path] = hashes
     return Difference(tops=tops, changed=changed, shared=tuple(shared))
 
@@ -394,7 +410,11 @@ def _lines(scratch: Path) -> Iterator[tuple[str, str, str | None]]:
             how, path, digest = entry["how"], entry["path"], entry["sha256"]
         except (ValueError, TypeError, KeyError, RecursionError):
             continue
-        if isinstance(how, str) and isinstance(path, str) and isinstance(digest, str | None):
+        if (
+            isinstance(how, str)
+            and isinstance(path, str)
+            and isinstance(digest, str | None)
+        ):
             yield how, path, digest
 
 

@@ -49,7 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     names = functools.partial(add, type=_names, default=[])
     names("--workload", action="extend", metavar="NAME",
         help="an entry of gpu-advisor.toml; several times, or several with commas")  # fmt: skip
-    add("--command", metavar="CMD", help="one shell string to measure instead of a workload")
+    add(
+        "--command", metavar="CMD", help="one shell string to measure instead of a workload"
+    )
     baseline = parser.add_mutually_exclusive_group()
     baseline.add_argument("--base-ref", metavar="REF",
         help="compare with this commit, or with a second checkout in this folder (default: "
@@ -73,7 +75,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     switch("--allow-forks", help="run pull requests from forks on self-hosted runners")
     add("--report", type=Path, default=Path("gate.md"), metavar="PATH",
         help="Markdown report (default gate.md; gate.json beside it)")  # fmt: skip
-    switch("--bisect-exit", help="exit code 125 where nothing is decided, for git bisect run")
+    switch(
+        "--bisect-exit", help="exit code 125 where nothing is decided, for git bisect run"
+    )
 
 
 def _names(text: str) -> list[str]:
@@ -101,7 +105,9 @@ def run(args: argparse.Namespace, command: Sequence[str] | None = None) -> int:
     args.command = shlex.join(command) if command else args.command
     job = github.take(os.environ, keep=args.keep_env)
     started = time.monotonic()
-    asked = {name: value for name, value in vars(args).items() if name in Inputs.model_fields}
+    asked = {
+        name: value for name, value in vars(args).items() if name in Inputs.model_fields
+    }
     inputs = Inputs(**asked, seed=secrets.randbelow(2**31))
     unfinished = "the gate did not come to its end: see the log of this step"
     record = GateRecord(verdict="error", reason=unfinished, inputs=inputs)
@@ -177,8 +183,12 @@ def _measure(args: argparse.Namespace, inputs: Inputs, job: github.Job) -> GateR
             claim([args.history], overwrite=True)
         else:
             base = stack.enter_context(checkout.base_of(head, args.base_ref, args.link))
-            known = config.declared(base)  # a change that loosens a limit is judged by the old one
-            limits = {p.name: known[p.name].workload.gate for p in programs if p.name in known}
+            known = config.declared(
+                base
+            )  # a change that loosens a limit is judged by the old one
+            limits = {
+                p.name: known[p.name].workload.gate for p in programs if p.name in known
+            }
             inputs = inputs.model_copy(update={"limits": limits})
         arms: dict[Variant, checkout.Checkout] = {"base": base, "head": head}
         # A hosted runner throws it away; without isolation nothing prevents writes.

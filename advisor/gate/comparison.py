@@ -96,7 +96,9 @@ class Comparison:
         interval, unit = judgement.interval, self.rates["head"][0].unit
         low, high = self.worse_pct(interval.low), self.worse_pct(interval.high)
         is_rate = self.workload.figure == THROUGHPUT and self.higher_is_better
-        medians = {arm: statistics.median(rate.mean for rate in self.rates[arm]) for arm in ARMS}
+        medians = {
+            arm: statistics.median(rate.mean for rate in self.rates[arm]) for arm in ARMS
+        }
         notes = []
         if not is_rate:
             shown = ", ".join(f"{arm} {number(medians[arm])} {unit}" for arm in ARMS)

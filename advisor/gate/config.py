@@ -52,7 +52,9 @@ class Program:
         return with_seed(tuple(words), None)
 
 
-def choose(head: Checkout, workloads: Sequence[str], command: str | None) -> tuple[Program, ...]:
+def choose(
+    head: Checkout, workloads: Sequence[str], command: str | None
+) -> tuple[Program, ...]:
     """Programs to gate, as head defines them. Raises UsageError, SettingsError."""
     if command is not None:
         if workloads:
@@ -69,7 +71,9 @@ def choose(head: Checkout, workloads: Sequence[str], command: str | None) -> tup
         return tuple(known.values())
     missing = [name for name in workloads if name not in known]
     if missing or not workloads:
-        named = f"There is no workload {missing[0]!r}" if missing else "Nothing was asked for"
+        named = (
+            f"There is no workload {missing[0]!r}" if missing else "Nothing was asked for"
+        )
         names = ", ".join(known) or "none"
         msg = f"{named}. Give --workload (gpu-advisor.toml declares: {names}) or --command CMD."
         raise UsageError(msg)

@@ -33,7 +33,9 @@ class Job:
 
 def take(environ: MutableMapping[str, str] = os.environ, keep: Collection[str] = ()) -> Job:
     """Take the job's files and tokens from the environment."""
-    names = sorted(name for name, value in environ.items() if is_withheld(name, value, keep))
+    names = sorted(
+        name for name, value in environ.items() if is_withheld(name, value, keep)
+    )
     paths = (environ.get(name) for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY"))
     output, summary = (Path(path) if path else None for path in paths)
     withheld = tuple(name for name in names if name not in STEERING)
@@ -173,7 +175,9 @@ def is_foreign(environ: Mapping[str, str]) -> bool:
     kind = environ.get("GITHUB_EVENT_NAME", "")
     if "pull_request" in event:
         repo = ("repo", "full_name")
-        theirs, ours = (fact(event, "pull_request", side, *repo) for side in ("head", "base"))
+        theirs, ours = (
+            fact(event, "pull_request", side, *repo) for side in ("head", "base")
+        )
         return not theirs or theirs != ours
     is_job = bool(event or kind) or environ.get("GITHUB_ACTIONS") == "true"
     return is_job and kind not in OWN_EVENTS

@@ -51,7 +51,11 @@ class History(Part):
 
 
 def predict(
-    window: Sequence[Session], value: float, threshold: float, better: Better, series: int = 1
+    window: Sequence[Session],
+    value: float,
+    threshold: float,
+    better: Better,
+    series: int = 1,
 ) -> dict[str, Any]:
     """Verdict on a session's value, with its reason and figures. Pure."""
     sign = 1 if better == "higher" else -1
@@ -82,7 +86,9 @@ def predict(
     }
 
 
-def _drop(before: Sequence[float], after: Sequence[float], alpha: float) -> tuple[float, float]:
+def _drop(
+    before: Sequence[float], after: Sequence[float], alpha: float
+) -> tuple[float, float]:
     """Fall of the mean, and the reach of chance."""
     n = len(before)
     spread = statistics.stdev(before) * math.sqrt(1 / len(after) + 1 / n)
@@ -98,10 +104,15 @@ def judge(past: History, record: GateRecord) -> tuple[GateRecord, History]:
     day: dict[str, Any] = {"machine": machine, "created": created, "sha": record.head.sha}
     for program in record.programs:
         for workload, source, rates in _rates(program):
-            rate, value = rates[0], math.exp(statistics.fmean(math.log(r.mean) for r in rates))
+            rate, value = (
+                rates[0],
+                math.exp(statistics.fmean(math.log(r.mean) for r in rates)),
+            )
             same = [machine, program.definition, source, rate.unit, rate.better]
             series = f"{workload.name} {digest_of(same)}"
-            beside = {each.series for each in past.sessions if each.machine == machine} | {series}
+            beside = {each.series for each in past.sessions if each.machine == machine} | {
+                series
+            }
             found = predict(past.window(series), value, threshold, rate.better, len(beside))
             red = found["verdict"] == "regression"
             sessions.append(Session(series=series, value=value, red=red, **day))

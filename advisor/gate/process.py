@@ -56,7 +56,9 @@ class ProcessRunner:
     """Files that differ; None where both arms are one folder."""
     started: int = field(default=0, init=False)
 
-    def run(self, program: Program, arm: Variant, plan: MeasurePlan, limit_s: float) -> RunEntry:
+    def run(
+        self, program: Program, arm: Variant, plan: MeasurePlan, limit_s: float
+    ) -> RunEntry:
         """Run one fresh process; record its failure."""
         checkout = self.arms[arm]
         caches = self.scratch / "caches" / arm  # else the first arm would compile for both
@@ -93,7 +95,9 @@ class ProcessRunner:
         require_room(self.scratch)  # else its records may not be whole
         own = loaded(scratch, checkout.top, self.between) if self.between else None
         try:
-            return entry_of(result, program, arm, scratch).model_copy(update={"loaded": own})
+            return entry_of(result, program, arm, scratch).model_copy(
+                update={"loaded": own}
+            )
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
@@ -116,14 +120,22 @@ class NoRateError(Exception):
         self.problem = Failure(kind=kind, evidence=evidence, next_step="")
 
 
-def entry_of(result: Run | Failure, program: Program, arm: Variant, scratch: Path) -> RunEntry:
+def entry_of(
+    result: Run | Failure, program: Program, arm: Variant, scratch: Path
+) -> RunEntry:
     """Record of one process, from what it left in `scratch`."""
     record = RunEntry(arm=arm, wall_s=result.wall_s)
     if isinstance(result, Run):
-        seen = {"gpu": result.telemetry, "others": result.disturbance, "on_gpu": result.on_gpu}
+        seen = {
+            "gpu": result.telemetry,
+            "others": result.disturbance,
+            "on_gpu": result.on_gpu,
+        }
         record = record.model_copy(update={**seen, "figures": figures(result)})
     elif not (result.kind in NOT_RECOGNISED and result.exit_code == 0):
-        return record.model_copy(update={"problem": dataclasses.replace(result, effects=None)})
+        return record.model_copy(
+            update={"problem": dataclasses.replace(result, effects=None)}
+        )
     try:
         source, rates = _rates(result, program, scratch)
     except NoRateError as problem:
@@ -134,7 +146,11 @@ def entry_of(result: Run | Failure, program: Program, arm: Variant, scratch: Pat
 def _rates(
     result: Run | Failure, program: Program, scratch: Path
 ) -> tuple[Source, dict[str, Rate]]:
-    work = result.whole_units or None if isinstance(result, Run) and result.to_its_end else None
+    work = (
+        result.whole_units or None
+        if isinstance(result, Run) and result.to_its_end
+        else None
+    )
     names = ("logs/stdout.log", "logs/stderr.log")
     logs = [left_file(scratch, name, OUTPUT_BYTES) for name in names]
     output = "\n".join(plain(content) for content in logs if content is not None)
@@ -194,7 +210,9 @@ def read_suite(raw: bytes) -> tuple[Source, dict[str, Rate]]:
         content = json.loads(raw)
         if not isinstance(content, list):
             source = "pytest-benchmark"
-            times = [(each["fullname"], each["stats"]["mean"]) for each in content["benchmarks"]]
+            times = [
+                (each["fullname"], each["stats"]["mean"]) for each in content["benchmarks"]
+            ]
             content = [
                 {"name": name, "value": 1 / mean_s if mean_s else 0, "unit": "call"}
                 for name, mean_s in times

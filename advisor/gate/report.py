@@ -60,7 +60,11 @@ def short(record: GateRecord) -> str:
 
 def lines(record: GateRecord) -> str:
     """The summary lines, for a terminal too."""
-    step = NEXT_STEPS.get(record.verdict, "") if record.programs and record.mode == "ab" else ""
+    step = (
+        NEXT_STEPS.get(record.verdict, "")
+        if record.programs and record.mode == "ab"
+        else ""
+    )
     said = f"{_short(reason(record))} {step}".rstrip()
     found = [f"**{title(record)}**: {said}"]
     if not record.programs:
@@ -71,7 +75,9 @@ def lines(record: GateRecord) -> str:
         allowed = f"{100 * (worst.threshold or record.inputs.threshold):g} %"
         sources = " and ".join(sorted({w.source for w in record.workloads if w.source}))
         order = f"in random order (seed {record.inputs.seed})"
-        counts = f"{record.pairs} of fresh processes {order}, {record.discarded_pairs} discarded"
+        counts = (
+            f"{record.pairs} of fresh processes {order}, {record.discarded_pairs} discarded"
+        )
         found += [
             f"Slowdown{which}: {slowdown(worst)}; allowed: {allowed}",
             f"Pairs: {counts}; rates from {sources or 'nothing'}",
@@ -170,7 +176,13 @@ def _pairs(program: ProgramEntry) -> str:
     rows = []
     for pair in program.pairs:
         busy = verdict.why_disturbed(*pair.runs)
-        counts = f"no: {pair.discarded}" if pair.discarded else f"yes ({busy})" if busy else "yes"
+        counts = (
+            f"no: {pair.discarded}"
+            if pair.discarded
+            else f"yes ({busy})"
+            if busy
+            else "yes"
+        )
         for key in dict.fromkeys([*pair.base.rates, *pair.head.rates]):
             rates = (run.rates.get(key) for run in pair.runs)
             shown = [_rate(rate.mean if rate else None) for rate in rates]

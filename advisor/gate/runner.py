@@ -88,7 +88,9 @@ class Session:
     def run(self) -> None:
         """Warm up, then measure pairs. Raises InterruptedByUserError."""
         total_s = 60 * self.inputs.max_minutes
-        self.budget = Budget(total_s=total_s, clock=time.monotonic, started=time.monotonic())
+        self.budget = Budget(
+            total_s=total_s, clock=time.monotonic, started=time.monotonic()
+        )
         for program in self._open():
             self._warm_up(program)
         while open_programs := self._open():
@@ -120,7 +122,9 @@ class Session:
         known = sorted({*self.programs[name].known, *base.rates})
         self.update(name, warm_ups=[head, base], known=known)
         if base.problem:
-            self.fail_base(name, f"base failed ({base.problem.kind}): {base.problem.evidence}")
+            self.fail_base(
+                name, f"base failed ({base.problem.kind}): {base.problem.evidence}"
+            )
 
     def _open(self) -> list[Program]:
         """Programs that another pair could still decide."""
@@ -162,14 +166,20 @@ class Session:
         self.update(program.name, pairs=[*entry.pairs, pair])
         say(f"{program.name}: {_summary(pair)}")
 
-    def _run(self, program: Program, arm: Variant, limit_s: float | None = None) -> RunEntry:
+    def _run(
+        self, program: Program, arm: Variant, limit_s: float | None = None
+    ) -> RunEntry:
         plan = self.plans[program.name]
         if limit_s is None:
-            longest_s = max((run.wall_s for run in self.programs[program.name].runs), default=0.0)
+            longest_s = max(
+                (run.wall_s for run in self.programs[program.name].runs), default=0.0
+            )
             limit_s = max(self.budget.remaining_s, HANG_FACTOR * longest_s)
         run = self.processes.run(program, arm, plan, max(SHORT_RUN_S, limit_s))
         if run.problem and run.problem.kind == "interrupted":
-            msg = "Interrupted: no verdict. The pairs measured until then are in the report."
+            msg = (
+                "Interrupted: no verdict. The pairs measured until then are in the report."
+            )
             raise InterruptedByUserError(msg)
         return run
 
@@ -193,7 +203,11 @@ def _summary(pair: PairEntry) -> str:
         if key in pair.head.rates
     )
     failed = [f"{run.arm} failed: {run.problem.kind}" for run in pair.runs if run.problem]
-    said = f" discarded: {pair.discarded}" if pair.discarded else f": {', '.join(failed) or rates}"
+    said = (
+        f" discarded: {pair.discarded}"
+        if pair.discarded
+        else f": {', '.join(failed) or rates}"
+    )
     return f"pair {pair.number} ({pair.order}){said}"
 
 

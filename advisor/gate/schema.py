@@ -13,7 +13,9 @@ from advisor.report.schema import Part
 from advisor.settings import GateLimits
 
 Variant = Literal["base", "head"]
-Source = Literal["throughput line", "probe", "whole-run time", "pytest-benchmark", "benchmark JSON"]
+Source = Literal[
+    "throughput line", "probe", "whole-run time", "pytest-benchmark", "benchmark JSON"
+]
 Verdict = Literal["regression", "error", "invalid", "no-baseline", "inconclusive", "pass"]
 """Worst first: that of a gate is the first that one of its workloads has."""
 Mode = Literal["ab", "history", "noise"]

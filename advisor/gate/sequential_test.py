@@ -148,6 +148,8 @@ def _regressions(
         found |= proven
 
 
-def _judgement(outcome: Outcome, values: Sequence[float], *, correlated: bool = False) -> Judgement:
+def _judgement(
+    outcome: Outcome, values: Sequence[float], *, correlated: bool = False
+) -> Judgement:
     interval = stats.walsh_interval(values, (1 - CONFIDENCE) / 2)
     return Judgement(outcome=outcome, interval=interval, correlated=correlated)

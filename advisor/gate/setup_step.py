@@ -93,7 +93,9 @@ def unprotected(cwd: Path) -> str:
 def isolation_notes(cwd: Path, reach: str, withheld: Sequence[str]) -> list[str]:
     found = [f"not isolated: {reach}"] if reach else []
     if withheld:
-        found.append(f"withheld from base and head: {', '.join(withheld)} (--keep-env hands over)")
+        found.append(
+            f"withheld from base and head: {', '.join(withheld)} (--keep-env hands over)"
+        )
     if git(cwd, "config", "--local", "--get-regexp", r"^http\..*extraheader$"):
         found.append(
             "this checkout keeps a token in .git/config, which base and head can read: check it "
@@ -122,7 +124,9 @@ def shown_paths(
     environ: Mapping[str, str] = os.environ,
 ) -> tuple[str, ...]:
     """Paths needed inside the hidden folders: the checkout, interpreters and caches."""
-    repository = git(checkout.top, "rev-parse", "--path-format=absolute", "--git-common-dir")
+    repository = git(
+        checkout.top, "rev-parse", "--path-format=absolute", "--git-common-dir"
+    )
     found = {str(checkout.top), repository or str(checkout.top), *links, PACKAGE}
     found |= {*ALWAYS_SHOWN, *_interpreter(Path(sys.executable).parent)}
     for variable in SEARCH_PATHS:

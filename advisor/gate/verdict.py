@@ -81,7 +81,10 @@ def _clock_offset(base: Telemetry, head: Telemetry) -> str | None:
 
 def why_disturbed(base: RunEntry, head: RunEntry) -> str | None:
     disturbed = [run for run in (base, head) if run.others.disturbed]
-    return " and ".join(f"{in_words(run.others)} during {run.arm}" for run in disturbed) or None
+    return (
+        " and ".join(f"{in_words(run.others)} during {run.arm}" for run in disturbed)
+        or None
+    )
 
 
 def too_many_discarded(pairs: Sequence[PairEntry]) -> bool:
@@ -90,7 +93,9 @@ def too_many_discarded(pairs: Sequence[PairEntry]) -> bool:
     Others on the CPUs may spoil as many as the last look needs: that costs time alone.
     """
     fell = [pair for pair in pairs if pair.discarded]
-    by_card = [pair for pair in fell if pair.discarded != why_disturbed(pair.base, pair.head)]
+    by_card = [
+        pair for pair in fell if pair.discarded != why_disturbed(pair.base, pair.head)
+    ]
     most = math.ceil(DISCARDS_ALLOWED * max(len(pairs), LOOKS[0]))
     return len(by_card) > most or len(fell) > LOOKS[-1]
 
@@ -123,7 +128,9 @@ WORK_TOLERANCE = 0.01
 """Share of units that a run which ended by itself may lack."""
 
 
-def decide(programs: Sequence[ProgramEntry], inputs: Inputs, mode: Mode = "ab") -> GateRecord:
+def decide(
+    programs: Sequence[ProgramEntry], inputs: Inputs, mode: Mode = "ab"
+) -> GateRecord:
     """Verdict on all `programs`; on equal code none is a regression."""
     found = [each for program in programs for each in _match(program, inputs)]
     comparable = [each for each in found if isinstance(each, Comparison)]
@@ -182,7 +189,9 @@ def _smallest_threshold(compared: Comparison) -> list[str]:
     high = compared.worse_pct(max(-bounds.low, bounds.high))
     if high is None:
         return []
-    return [f"smallest threshold that equal code passes: --threshold {max(1, math.ceil(high))}%"]
+    return [
+        f"smallest threshold that equal code passes: --threshold {max(1, math.ceil(high))}%"
+    ]
 
 
 def without_pairs(program: ProgramEntry, inputs: Inputs) -> tuple[Verdict, str] | None:
@@ -213,7 +222,11 @@ def _without_base(
 ) -> tuple[Verdict, str]:
     """Verdict on a missing base: no baseline if new, else an error."""
     known = (workload.benchmark or program.name) in program.known
-    if not known or program.name in inputs.allow_removed or _may_be_missing(workload, inputs):
+    if (
+        not known
+        or program.name in inputs.allow_removed
+        or _may_be_missing(workload, inputs)
+    ):
         return "no-baseline", reason
     name = workload.name
     return "error", (
@@ -226,7 +239,9 @@ def _may_be_missing(workload: Workload, inputs: Inputs) -> bool:
     return bool({workload.name, workload.benchmark} & set(inputs.allow_removed))
 
 
-def _match(program: ProgramEntry, inputs: Inputs) -> Iterator[Comparison | WorkloadVerdict | str]:
+def _match(
+    program: ProgramEntry, inputs: Inputs
+) -> Iterator[Comparison | WorkloadVerdict | str]:
     """Comparisons, verdicts on what cannot be compared, and notes."""
     closed, pairs = without_pairs(program, inputs), len(program.kept)
     if not pairs and not closed:
@@ -263,7 +278,9 @@ def _match(program: ProgramEntry, inputs: Inputs) -> Iterator[Comparison | Workl
             yield workload.verdict(verdict=verdict, reason=reason, pairs=pairs)
             continue
         unused -= {workload.benchmark}
-        yield Comparison(workload=workload, program=program, threshold=threshold, rates=rates)
+        yield Comparison(
+            workload=workload, program=program, threshold=threshold, rates=rates
+        )
     for name in sorted(unused):
         yield f"gpu-advisor.toml bounds {name!r}, which was not compared"
 

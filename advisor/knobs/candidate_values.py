@@ -118,7 +118,11 @@ class _Plan:
         why = scalar.why if scalar else "it is a list"
         why = knob.why if knob and not knob.editable else why
         if why:
-            return why if path == self.knob.path else f"{path} would have to be {value}, but {why}"
+            return (
+                why
+                if path == self.knob.path
+                else f"{path} would have to be {value}, but {why}"
+            )
         self.changes[path] = Change(
             document=self.findings.document,
             path=path,
@@ -142,7 +146,9 @@ def _move_product(plan: _Plan, link: KnobConstraint) -> str | None:
     if not new or new < 1:
         return f"a {plan.knob.kind} is at least 1"
     knobs = [knob for path in link.paths if (knob := plan.findings.knob(path))]
-    total = next((k.path for k in knobs if k.kind == "batch_size" and k.scope == "global"), "")
+    total = next(
+        (k.path for k in knobs if k.kind == "batch_size" and k.scope == "global"), ""
+    )
     others = [knob.path for knob in knobs if knob.path not in (plan.knob.path, total)]
     if plan.knob.path == total:
         alone = knobs[0].kind == "grad_accum" and plan.count(others[0]) == 1
@@ -173,7 +179,11 @@ def _divides(plan: _Plan, total: str, new: float) -> str | None:
 
 def _move_exclusive(plan: _Plan, link: KnobConstraint) -> str | None:
     other = next(path for path in link.paths if path != plan.knob.path)
-    return plan.set(other, False) if plan.value is True and plan.old(other) is not False else None
+    return (
+        plan.set(other, False)
+        if plan.value is True and plan.old(other) is not False
+        else None
+    )
 
 
 def _move_needing_workers(plan: _Plan, link: KnobConstraint) -> str | None:
@@ -184,7 +194,10 @@ def _move_needing_workers(plan: _Plan, link: KnobConstraint) -> str | None:
         if plan.value != 0 or plan.old(dependent) in (None, without):
             return None
         return plan.set(dependent, without)
-    if plan.value not in (None, without) and plan.beside.get(workers, plan.old(workers)) == 0:
+    if (
+        plan.value not in (None, without)
+        and plan.beside.get(workers, plan.old(workers)) == 0
+    ):
         return f"{link.why}, and {workers} is 0"
     return None
 
@@ -204,7 +217,9 @@ def _move_schedule(plan: _Plan, link: KnobConstraint) -> str | None:
         ends = rescaled_schedule(start, end, int(steps), int(new), powers[word])
     except ValueError as problem:
         return str(problem)
-    return plan.set(start_path, ends[0], "schedule") or plan.set(end_path, ends[1], "schedule")
+    return plan.set(start_path, ends[0], "schedule") or plan.set(
+        end_path, ends[1], "schedule"
+    )
 
 
 def _schedule_word(plan: _Plan, steps_path: str) -> str:

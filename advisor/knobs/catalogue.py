@@ -106,7 +106,9 @@ class Rule:
     conditions: tuple[tuple[str, bool, re.Pattern[str]], ...] = ()
     """Place, whether one of the names there must match, and the pattern."""
 
-    def fits(self, leaf: Leaf, around: Mapping[str, frozenset[str]], of: str, phase: str) -> bool:
+    def fits(
+        self, leaf: Leaf, around: Mapping[str, frozenset[str]], of: str, phase: str
+    ) -> bool:
         """True if `leaf`, in a document of format `of`, meets every condition."""
         return (
             self.format in (None, of)
@@ -170,7 +172,9 @@ def _rule(row: Mapping[str, Any]) -> Rule:
     row = dict(row)
     family = row.pop("value", REGISTRY[row["kind"]].family if "kind" in row else "any")
     wanted = [(at, True, _union(row.pop(at))) for at in AROUND if at in row]
-    banned = [(at, False, _union(row.pop(f"not-{at}"))) for at in AROUND if f"not-{at}" in row]
+    banned = [
+        (at, False, _union(row.pop(f"not-{at}"))) for at in AROUND if f"not-{at}" in row
+    ]
     return Rule(
         names=_union(row.pop("names")),
         family=families()[family],
@@ -226,4 +230,6 @@ def rescaled_schedule(
             low = middle
         else:
             high = middle
-    return float(f"{start * low:.6g}"), float(f"{end * low:.6g}")  # its error is below 0.1 %
+    return float(f"{start * low:.6g}"), float(
+        f"{end * low:.6g}"
+    )  # its error is below 0.1 %

@@ -40,13 +40,17 @@ def _nearest(knob: Knob, others: Sequence[Knob]) -> list[Knob]:
 
 
 def _products(knobs: Sequence[Knob]) -> Iterable[Found]:
-    every = [knob for knob in _of_kind("batch_size", knobs) if knob.phase in {"train", "any"}]
+    every = [
+        knob for knob in _of_kind("batch_size", knobs) if knob.phase in {"train", "any"}
+    ]
     batches = [batch for batch in every if batch.scope != "global"]
     totals = [batch for batch in every if batch.scope == "global"]
     accumulations = _of_kind("grad_accum", knobs)
     for accumulation in accumulations:
         near, total = _nearest(accumulation, batches), _nearest(accumulation, totals)
-        why = "the program divides the global batch by accumulation x devices: it must divide"
+        why = (
+            "the program divides the global batch by accumulation x devices: it must divide"
+        )
         if near:
             why = "samples of one optimizer step = batch x accumulation x devices: kept"
         if near or total:
@@ -61,7 +65,9 @@ def _exclusives(knobs: Sequence[Knob]) -> Iterable[Found]:
     every = _of_kind("precision", knobs)
     flags = [knob for knob in every if isinstance(knob.value, bool) or knob.value == "auto"]
     for half in flags:
-        others = [k for k in flags if dtypes_of_flag(k) == ("bfloat16",) and k.phase == half.phase]
+        others = [
+            k for k in flags if dtypes_of_flag(k) == ("bfloat16",) and k.phase == half.phase
+        ]
         for other in _nearest(half, others) if dtypes_of_flag(half) == ("float16",) else ():
             yield "exclusive", (half.path, other.path), "fp16 and bf16 exclude each other"
 

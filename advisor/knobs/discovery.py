@@ -124,7 +124,9 @@ def find_suspects(
     return tuple(sorted(kept, key=lambda each: not each.named))
 
 
-def _suspect(document: str, leaf: Leaf, seen: Effects, kinds: Sequence[str]) -> Suspect | None:
+def _suspect(
+    document: str, leaf: Leaf, seen: Effects, kinds: Sequence[str]
+) -> Suspect | None:
     known, words = table_of("suspects.toml"), _words_in(leaf.name)
     named = {kind for kind, own in known["speaks"].items() if not words.isdisjoint(own)}
     against = known["never"] if named else [*known["never"], *known["against"]]
@@ -224,7 +226,9 @@ def trial_values(
             numbers = [number for value in values if (number := number_of(value))]
             worlds += [replace(seen, accumulation=number) for number in numbers]
             taken |= {("batch_size", math.floor(_of_one_update(seen) / n)) for n in numbers}
-    return tuple(Move(suspect=each, new=chosen[each]) for each in suspected if each in chosen)
+    return tuple(
+        Move(suspect=each, new=chosen[each]) for each in suspected if each in chosen
+    )
 
 
 def _in_accumulation(group: Sequence[Suspect]) -> bool:
@@ -274,7 +278,11 @@ def _alternatives(
         most = min(most, _of_one_update(seen))
     times = [value * n for n in MULTIPLES if value and value * n <= most]
     parts = [value // n for n in MULTIPLES if value % n == 0 and value // n > 1]
-    costly = kinds <= {"timesteps", "num_workers", "grad_accum"}  # more of it takes longer to show
+    costly = kinds <= {
+        "timesteps",
+        "num_workers",
+        "grad_accum",
+    }  # more of it takes longer to show
     first = [*parts, *times] if lower or costly else [*times, *parts]
     more, less = range(value + 1, value + 4 * MOST), range(value - 1, 0, -1)
     like = type(old)
@@ -306,7 +314,9 @@ def read_outcome(
         traced = ((move, _trace_to(move, kind, after, new)) for move in moved)
         shown = [(move, trace) for move, trace in traced if trace is not None]
         # A batch over an accumulation that moved with it is the quotient by definition.
-        plain = [(move, trace) for move, trace in shown if not trace.over and trace.times == 1.0]
+        plain = [
+            (move, trace) for move, trace in shown if not trace.over and trace.times == 1.0
+        ]
         shown = plain or shown
         if len(shown) != 1 or old is None or new is None:
             unclear.add(kind)
@@ -319,7 +329,11 @@ def _trace_to(move: Move, kind: str, after: Effects, new: float | None) -> Trace
     """Plainest trace by which the moved value shows as `new`."""
     for trace in move.suspect.traces:
         exact = trace.shown(move.new, after)
-        if trace.shown_in == kind and exact is not None and new in (exact, math.floor(exact)):
+        if (
+            trace.shown_in == kind
+            and exact is not None
+            and new in (exact, math.floor(exact))
+        ):
             return trace
     return None
 

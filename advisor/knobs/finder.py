@@ -8,7 +8,14 @@ from pathlib import PurePath
 from advisor.config import Document, argv
 from advisor.config.leaves import ALIAS, COMPUTED
 from advisor.knobs import candidate_values, vocabulary
-from advisor.knobs.catalogue import Meaning, catalogue, pattern_of, phase_words, rules_for, types_of
+from advisor.knobs.catalogue import (
+    Meaning,
+    catalogue,
+    pattern_of,
+    phase_words,
+    rules_for,
+    types_of,
+)
 from advisor.knobs.constraints import find_links
 from advisor.knobs.registry import REGISTRY, KnobSpec
 from advisor.knobs.tree import Findings, Leaf, leaves, words_of
@@ -28,7 +35,9 @@ def lives_elsewhere(leaf: Leaf) -> bool:
 def files_named(leaf: Leaf) -> list[str]:
     values = leaf.value if isinstance(leaf.value, tuple) else (leaf.value,)
     texts = [value for value in values if isinstance(value, str)]
-    if leaf.path.startswith("defaults[") and "hydra" not in leaf.key:  # a Hydra config group
+    if (
+        leaf.path.startswith("defaults[") and "hydra" not in leaf.key
+    ):  # a Hydra config group
         group = leaf.key.removeprefix("override ").strip("/").split("@")[0]
         return [f"{group}/{text}.yaml" for text in texts if text]
     if not pattern_of("references").fullmatch(leaf.name):
@@ -67,7 +76,9 @@ def phase_of_command(document: Document) -> Phase | None:
     return _switched_to(leaves(document.scalars)) or next(filter(None, named), None)
 
 
-def _phase_of_document(document: Document, leaves: list[Leaf], names: frozenset[str]) -> Phase:
+def _phase_of_document(
+    document: Document, leaves: list[Leaf], names: frozenset[str]
+) -> Phase:
     if document.format == "argv":
         found = phase_of_command(document)
     else:
@@ -84,7 +95,9 @@ def _title(document: Document) -> str:
         return PurePath(document.name).stem
     words = argv.split(document.raw)
     own = argv.first_own_word(words)
-    behind = itertools.takewhile(lambda word: word[:1] != "-" and "=" not in word, words[own:])
+    behind = itertools.takewhile(
+        lambda word: word[:1] != "-" and "=" not in word, words[own:]
+    )
     return " ".join((*words[max(own - 1, 0) : own], *behind))
 
 
@@ -101,7 +114,9 @@ def _switched_to(leaves: Iterable[Leaf]) -> Phase | None:
     return flagged
 
 
-def _phase_of_leaf(leaf: Leaf, spec: KnobSpec, document: Phase, names: frozenset[str]) -> Phase:
+def _phase_of_leaf(
+    leaf: Leaf, spec: KnobSpec, document: Phase, names: frozenset[str]
+) -> Phase:
     """Phase of one setting, by its nearest telling name."""
     if spec.phase:
         return spec.phase
@@ -136,7 +151,9 @@ class _Finder:
     def __init__(self, document: Document, phase: Phase | None) -> None:
         self.document = document
         self.leaves = leaves(document.scalars)
-        self.names = frozenset(n for leaf in self.leaves for n in (leaf.name, *leaf.ancestors))
+        self.names = frozenset(
+            n for leaf in self.leaves for n in (leaf.name, *leaf.ancestors)
+        )
         self.phase = phase or _phase_of_document(document, self.leaves, self.names)
 
     def meaning(self, leaf: Leaf) -> Meaning | None:
@@ -192,7 +209,9 @@ class _Finder:
             if pattern_of("comments", scope).search(leaf.comment or ""):
                 return scope
         row = catalogue()["global-batch"]
-        shared = not self.names.isdisjoint(row["keys"]) and self.names.isdisjoint(row["not-keys"])
+        shared = not self.names.isdisjoint(row["keys"]) and self.names.isdisjoint(
+            row["not-keys"]
+        )
         return "global" if shared else None
 
 

@@ -49,7 +49,9 @@ class KnobSpec:
         of_loader = dict(effects.loader_arguments).get(self.effect)
         return getattr(effects, self.effect, of_loader)
 
-    def values_to_try(self, current: object, observed: JsonScalar = None) -> list[JsonScalar]:
+    def values_to_try(
+        self, current: object, observed: JsonScalar = None
+    ) -> list[JsonScalar]:
         return [value for value in self.candidates if value not in (current, observed)]
 
     def worth_suggesting(self, effects: Effects) -> bool:

@@ -150,5 +150,7 @@ class Findings:
         others = [f".{knob.path}" for knob in self.knobs if knob.path != path]
         parts = path.split(".")
         ends = (".".join(parts[-count:]) for count in range(1, len(parts) + 1))
-        own = (end for end in ends if not any(other.endswith(f".{end}") for other in others))
+        own = (
+            end for end in ends if not any(other.endswith(f".{end}") for other in others)
+        )
         return next(own, path)

@@ -70,7 +70,9 @@ def _kind_of_name(kind: str, row: dict[str, Any]) -> KindOfName:
 
 
 def _weights(row: dict[str, Any], of: str) -> dict[str, int]:
-    return {word: int(weight) for weight, words in row.get(of, {}).items() for word in words}
+    return {
+        word: int(weight) for weight, words in row.get(of, {}).items() for word in words
+    }
 
 
 def _respelled(phrase: str) -> Words:

@@ -52,7 +52,11 @@ def applied(card: GpuProfile, known: Sequence[Rates]) -> GpuProfile:
     for each in known:
         found = profiles.match(each.name, each.memory_gib)
         if found is not None and found.name == card.name:
-            rates = each.model_dump(exclude={"name", "memory_gib", "measured_on", "launch_s"})
+            rates = each.model_dump(
+                exclude={"name", "memory_gib", "measured_on", "launch_s"}
+            )
             peaks = {name: rate / REACHED for name, rate in rates.items() if rate}
-            return replace(card, **peaks, launch_s=each.launch_s, measured_on=each.measured_on)
+            return replace(
+                card, **peaks, launch_s=each.launch_s, measured_on=each.measured_on
+            )
     return card

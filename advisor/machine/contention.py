@@ -141,7 +141,9 @@ def look(seconds: float) -> Disturbance:
     return replace(found, disturbed=held or (found.steal_share or 0.0) > STEAL_SHARE)
 
 
-def judge(readings: Sequence[LoadReading], start: float, end: float, cpus: int) -> Disturbance:
+def judge(
+    readings: Sequence[LoadReading], start: float, end: float, cpus: int
+) -> Disturbance:
     """Judge contention by the readings around a window."""
     before = [each for each in readings if each.time <= start][-1:]
     after = [each for each in readings if each.time >= end][:1]
@@ -191,7 +193,9 @@ def in_words(seen: Disturbance) -> str:
         named = f" ({names})" if names else ""
         parts.append(f"others keep {seen.others_cpus:.1f} CPUs busy{named}")
     if seen.steal_share and seen.steal_share >= WORTH_SAYING:
-        parts.append(f"the hypervisor gives {seen.steal_share:.0%} of the CPUs' time to others")
+        parts.append(
+            f"the hypervisor gives {seen.steal_share:.0%} of the CPUs' time to others"
+        )
     if seen.foreign_gpu_pids:
         parts.append(f"others' processes on the GPU: {seen.foreign_gpu_pids}")
     parts += [f"{reason} holds the GPU's clocks" for reason, _ in seen.clocks_held]
@@ -231,7 +235,9 @@ def _busiest(
         by_name[name] += (cpu_s - first[key][1] if key in first else cpu_s) / seconds
     by_name[SHORT_LIVED] = others_cpus - sum(by_name.values())
     busiest = sorted(by_name.items(), key=lambda entry: -entry[1])[:NAMED]
-    return tuple(Neighbour(name=name, cpus=cpus) for name, cpus in busiest if cpus >= LEAST_CPUS)
+    return tuple(
+        Neighbour(name=name, cpus=cpus) for name, cpus in busiest if cpus >= LEAST_CPUS
+    )
 
 
 def tree(root: int | None) -> list[psutil.Process]:

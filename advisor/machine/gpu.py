@@ -18,7 +18,9 @@ CU_INIT_LIMIT_S = 20.0
 NO_DRIVER = "No NVIDIA driver is installed on this host (libnvidia-ml.so.1 was not found)."
 
 
-def read_gpus(environ: Mapping[str, str] = os.environ) -> tuple[tuple[Gpu, ...], str | None]:
+def read_gpus(
+    environ: Mapping[str, str] = os.environ,
+) -> tuple[tuple[Gpu, ...], str | None]:
     """Read the visible GPUs in CUDA's order, or why none is."""
     nvml, devices, note = shown_devices(environ)
     return tuple(describe(nvml, device) for device in devices), note
@@ -107,7 +109,9 @@ def _slices(nvml: Any, card: Device) -> list[Device]:
     return slices
 
 
-def _visible(devices: list[Device], environ: Mapping[str, str]) -> tuple[list[Device], str | None]:
+def _visible(
+    devices: list[Device], environ: Mapping[str, str]
+) -> tuple[list[Device], str | None]:
     """The devices CUDA_VISIBLE_DEVICES leaves, by CUDA's own rules.
 
     Entries are indices or (prefixes of) UUIDs; the first invalid one ends the list. Without
@@ -149,7 +153,9 @@ def describe(nvml: Any, device: Device) -> Gpu:
         memory_free_gib=memory.free / GIB if memory else None,
         driver=optional(nvml, nvml.nvmlSystemGetDriverVersion),
         power_limit_w=None if limit_mw is None else limit_mw / 1000,
-        compute_capability=None if capability is None else f"{capability[0]}.{capability[1]}",
+        compute_capability=None
+        if capability is None
+        else f"{capability[0]}.{capability[1]}",
         profile=profile.name if profile else None,
         mig=device.mig,
     )

@@ -82,9 +82,13 @@ def memory_room_bytes(root: Path = ROOT) -> int | None:
     room = []
     for folder in cgroup_folders(root, "memory"):
         limit = _memory_limit(folder)
-        used = text_of(folder / "memory.current") or text_of(folder / "memory.usage_in_bytes")
+        used = text_of(folder / "memory.current") or text_of(
+            folder / "memory.usage_in_bytes"
+        )
         if limit is not None and used.isdecimal():
-            kept = dict(line.split() for line in text_of(folder / "memory.stat").splitlines())
+            kept = dict(
+                line.split() for line in text_of(folder / "memory.stat").splitlines()
+            )
             cached = kept.get("inactive_file") or kept.get("total_inactive_file") or "0"
             room.append(limit - int(used) + int(cached))
     return min(room, default=None)

@@ -21,7 +21,9 @@ MEMORY_TOLERANCE = 0.15
 def load_all() -> dict[str, GpuProfile]:
     found = {}
     for name, table in sorted(tomllib.loads(FILE.read_text(encoding="utf-8")).items()):
-        figures = {key: value for key, value in table.items() if key not in {"check", "match"}}
+        figures = {
+            key: value for key, value in table.items() if key not in {"check", "match"}
+        }
         found[name] = GpuProfile(name=name, match=tuple(table["match"]), **figures)
     return found
 
@@ -51,7 +53,9 @@ def match(device_name: str, memory_gib: float | None = None) -> GpuProfile | Non
     hits = [each for each in load_all().values() if wanted in map(_plain, each.match)]
     if memory_gib is not None:
         hits = [p for p in hits if abs(memory_gib / p.memory_gib - 1) <= MEMORY_TOLERANCE]
-    return min(hits, key=lambda p: abs(p.memory_gib - (memory_gib or p.memory_gib)), default=None)
+    return min(
+        hits, key=lambda p: abs(p.memory_gib - (memory_gib or p.memory_gib)), default=None
+    )
 
 
 def usable_gib(profile: GpuProfile, total_gib: float | None = None) -> float:
@@ -73,4 +77,6 @@ def describe(profile: GpuProfile) -> str:
 
 def _plain(text: str) -> str:
     words = re.findall(r"[a-z0-9]+", text.lower())
-    return "".join(word for word in words if word not in {"nvidia", "geforce", "tesla", "gpu"})
+    return "".join(
+        word for word in words if word not in {"nvidia", "geforce", "tesla", "gpu"}
+    )

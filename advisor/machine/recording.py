@@ -128,7 +128,9 @@ def _is_busy(sample: GpuSample) -> bool | None:
 
 def _event_reasons(busy: Sequence[GpuSample]) -> tuple[tuple[str, float], ...]:
     masks = _values(busy, "event_reasons")
-    hits = {name: sum(bool(int(m) & bit) for m in masks) for bit, name in EVENT_REASONS.items()}
+    hits = {
+        name: sum(bool(int(m) & bit) for m in masks) for bit, name in EVENT_REASONS.items()
+    }
     return tuple((name, count / len(masks)) for name, count in hits.items() if count)
 
 
@@ -154,7 +156,9 @@ def _held_by_others_gib(samples: Sequence[GpuSample]) -> float | None:
     for sample in samples:
         if sample.processes is None or sample.hidden_pids:
             continue
-        others = [gib for pid, gib in sample.processes.items() if pid not in sample.own_pids]
+        others = [
+            gib for pid, gib in sample.processes.items() if pid not in sample.own_pids
+        ]
         if None not in others:
             held.append(sum(filter(None, others)))
     return max(held, default=None)
@@ -223,11 +227,15 @@ class Sampler:
         for reader in self._readers:
             now, sample = time.time(), reader.sample(slow=slow)
             own, hidden = self.split(tuple(sample.processes or ()))
-            reader.samples.append(replace(sample, time=now, own_pids=own, hidden_pids=hidden))
+            reader.samples.append(
+                replace(sample, time=now, own_pids=own, hidden_pids=hidden)
+            )
 
     def split(self, pids: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Split `pids` into ours and unknown namespaces."""
         if not self._own.issuperset(pids):
             self._own |= {process.pid for process in tree(self._root)}
-        hidden = (pid for pid in pids if pid not in self._own and not psutil.pid_exists(pid))
+        hidden = (
+            pid for pid in pids if pid not in self._own and not psutil.pid_exists(pid)
+        )
         return tuple(pid for pid in pids if pid in self._own), tuple(hidden)

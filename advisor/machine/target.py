@@ -84,7 +84,8 @@ def equal_gpus(found: Target, machine: Machine) -> tuple[str, ...]:
         if each.uuid
         and each.uuid != gpu.uuid
         and (each.name, each.memory_total_gib) == (gpu.name, gpu.memory_total_gib)
-        and (each.memory_free_gib or 0.0) >= IDLE_SHARE * (each.memory_total_gib or math.inf)
+        and (each.memory_free_gib or 0.0)
+        >= IDLE_SHARE * (each.memory_total_gib or math.inf)
     )
 
 
@@ -137,7 +138,10 @@ def _present(gpu: Gpu) -> Target:
 
 
 def _profiled(
-    profile: GpuProfile, gpu: Gpu | None, note: str = "", memory_cap_gib: float | None = None
+    profile: GpuProfile,
+    gpu: Gpu | None,
+    note: str = "",
+    memory_cap_gib: float | None = None,
 ) -> Target:
     """Target of a known card whose trials run on `gpu`, else on the CPU."""
     here = _precisions(gpu) if gpu else CPU_PRECISIONS

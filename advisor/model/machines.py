@@ -45,7 +45,11 @@ class GpuProfile:
     @property
     def precisions(self) -> tuple[str, ...]:
         """Compute dtypes of this card, by torch name."""
-        have = [("float32", 1.0), ("float16", self.fp16_tflops), ("bfloat16", self.bf16_tflops)]
+        have = [
+            ("float32", 1.0),
+            ("float16", self.fp16_tflops),
+            ("bfloat16", self.bf16_tflops),
+        ]
         return tuple(name for name, rate in have if rate)
 
 

@@ -32,7 +32,9 @@ SAMPLER_FORWARDS = 4
 TRAINING_STEPS = ("optimizer step", "training step")
 """Kinds of step that end in an update: by torch's optimizer, or the program's own."""
 
-BEFORE_TRAINING = "No optimizer step was seen: if this is a training, shorten its first evaluation"
+BEFORE_TRAINING = (
+    "No optimizer step was seen: if this is a training, shorten its first evaluation"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

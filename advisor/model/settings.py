@@ -114,4 +114,6 @@ class Candidate:
 
     def only(self, *classes: KnobClass) -> Self:
         """The part of this candidate that belongs to `classes`."""
-        return replace(self, changes=tuple(c for c in self.changes if c.knob_class in classes))
+        return replace(
+            self, changes=tuple(c for c in self.changes if c.knob_class in classes)
+        )

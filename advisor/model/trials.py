@@ -24,7 +24,9 @@ class Interval:
         return replace(self, low=min(self.low, least), high=max(self.high, most))
 
 
-TuningResult = Literal["changed", "advised", "kept", "refused", "ignored", "listed", "skipped"]
+TuningResult = Literal[
+    "changed", "advised", "kept", "refused", "ignored", "listed", "skipped"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,9 @@ POSITIONS = ("dataset", "batch_size", "shuffle")
 """Parameters of DataLoader that people give without their name."""
 NEEDS_WORKERS = {*loader_arguments("workers"), "multiprocessing_context", "timeout"}
 """Arguments that a DataLoader refuses without workers."""
-ARGUMENTS = {kind: f"dataloader_{kind}" for kind in loader_arguments() if kind != "in_order"}
+ARGUMENTS = {
+    kind: f"dataloader_{kind}" for kind in loader_arguments() if kind != "in_order"
+}
 """Names of loader arguments among the TrainingArguments of transformers."""
 TRAINER_METHODS = {"train", "evaluate", "predict"}
 
@@ -47,7 +49,9 @@ Edit = Callable[[Source], list[Splice] | None]
 """Change of a source's tree, and the like splices of its code; None where it cannot be."""
 
 
-def loader_edit(line: int, values: Mapping[str, int | bool], source: Source) -> list[Splice] | None:
+def loader_edit(
+    line: int, values: Mapping[str, int | bool], source: Source
+) -> list[Splice] | None:
     """Set literals of the DataLoader call at `line`, or of the only TrainingArguments."""
     calls = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call)]
     here = [call for call in calls if _covers(call, line)]
@@ -120,11 +124,15 @@ def _set_arguments(
         at = max(ends)
         words = "".join(f", {name}={value!r}" for name, value in missing.items())
         splices.append((at, at, words))
-        call.keywords += [ast.keyword(arg=n, value=ast.Constant(v)) for n, v in missing.items()]
+        call.keywords += [
+            ast.keyword(arg=n, value=ast.Constant(v)) for n, v in missing.items()
+        ]
     return splices or None
 
 
-def _override(source: Source, splat: ast.keyword, values: dict[str, int | bool]) -> list[Splice]:
+def _override(
+    source: Source, splat: ast.keyword, values: dict[str, int | bool]
+) -> list[Splice]:
     """Override names that may be in `options`: `**{**options, "num_workers": 4}`."""
     start, end = source.places.span(splat.value)
     pairs = "".join(f', "{name}": {value!r}' for name, value in values.items())
@@ -208,7 +216,9 @@ def _covers(node: ast.AST, line: int) -> bool:
     return getattr(node, "lineno", 0) <= line <= (getattr(node, "end_lineno", None) or 0)
 
 
-def _statement(source: Source, line: int) -> tuple[ast.stmt, list[ast.stmt], list[ast.AST]] | None:
+def _statement(
+    source: Source, line: int
+) -> tuple[ast.stmt, list[ast.stmt], list[ast.AST]] | None:
     """Simple statement at `line`, its block, and what is around it."""
     above: list[ast.AST] = []
     block: list[ast.stmt] = source.tree.body
@@ -219,7 +229,9 @@ def _statement(source: Source, line: int) -> tuple[ast.stmt, list[ast.stmt], lis
         if isinstance(node, SIMPLE):
             return node, block, above
         above.append(node)
-        blocks = [getattr(node, name, []) for name in ("body", "orelse", "finalbody", "handlers")]
+        blocks = [
+            getattr(node, name, []) for name in ("body", "orelse", "finalbody", "handlers")
+        ]
         block = next((each for each in blocks if any(_covers(n, line) for n in each)), [])
 
 
@@ -234,7 +246,9 @@ def imports_torch(statements: Sequence[ast.stmt]) -> bool:
     """True if one of `statements` imports torch under its own name."""
     return any(
         isinstance(node, ast.Import)
-        and any(alias.name.split(".")[0] == "torch" and not alias.asname for alias in node.names)
+        and any(
+            alias.name.split(".")[0] == "torch" and not alias.asname for alias in node.names
+        )
         for node in statements
     )
 
@@ -267,7 +281,11 @@ def file_patch(path: Path, old: str, new: str, cwd: Path) -> str | None:
         return None
     real = path.resolve()
     root = next((each for each in real.parents if (each / ".git").exists()), cwd.resolve())
-    name = real.relative_to(root).as_posix() if real.is_relative_to(root) else real.as_posix()
-    lines = difflib.unified_diff(LINES.findall(old), LINES.findall(new), f"a/{name}", f"b/{name}")
+    name = (
+        real.relative_to(root).as_posix() if real.is_relative_to(root) else real.as_posix()
+    )
+    lines = difflib.unified_diff(
+        LINES.findall(old), LINES.findall(new), f"a/{name}", f"b/{name}"
+    )
     whole = (each if each.endswith("\n") else f"{each}\n{NO_LINE_END}\n" for each in lines)
     return "".join((f"diff --git a/{name} b/{name}\n", *whole))

@@ -94,7 +94,9 @@ class Allocator:
         """Give whole free segments back to the card."""
         for blocks in self._free.values():
             split = [block for block in blocks if block.before or block.after]
-            self.reserved -= sum(each.size for each in blocks) - sum(each.size for each in split)
+            self.reserved -= sum(each.size for each in blocks) - sum(
+                each.size for each in split
+            )
             blocks[:] = split
 
 

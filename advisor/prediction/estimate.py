@@ -78,7 +78,9 @@ def _peak_flops(card: GpuProfile, op: Operation) -> float:
     on_tensor_cores = card.tflops(op.dtype) if op.dtype != "float32" else None
     if on_tensor_cores is None:
         return card.fp32_tflops * 1e12
-    steady = "GeForce" in card.title or card.measured_on or op.kind not in (MATRIX, CONVOLUTION)
+    steady = (
+        "GeForce" in card.title or card.measured_on or op.kind not in (MATRIX, CONVOLUTION)
+    )
     return on_tensor_cores * 1e12 * (1.0 if steady else STEADY_CLOCK)
 
 
@@ -131,7 +133,10 @@ class Traced:
 
     def computed_in(self, dtype: str) -> Self:
         """Program whose products of 32 bits are computed in `dtype`."""
-        line = self.line and (self.line[0].computed_in(dtype), self.line[1].computed_in(dtype))
+        line = self.line and (
+            self.line[0].computed_in(dtype),
+            self.line[1].computed_in(dtype),
+        )
         return replace(self, own=self.own.computed_in(dtype), line=line, measured_on=None)
 
     def at(self, batch: float) -> Trace:
@@ -202,7 +207,9 @@ def largest_batch(found: Traced, card: GpuProfile) -> float | None:
     if found.line is None:
         return None
     room, batches = room_gib(card) * GIB, range(1, found.largest + 1)
-    full = bisect.bisect_left(batches, True, key=lambda batch: not fits(found.at(batch), room))
+    full = bisect.bisect_left(
+        batches, True, key=lambda batch: not fits(found.at(batch), room)
+    )
     return float(full) or None
 
 
@@ -211,7 +218,9 @@ def suggested_batch(found: Traced, card: GpuProfile, most: float) -> float:
     sizes = [*(size for size in found.sizes if size < most), most]
     times = (step_time(found.at(size), card, found.rates).seconds for size in sizes)
     rates = [size / seconds for size, seconds in zip(sizes, times, strict=True)]
-    return next(s for s, rate in zip(sizes, rates, strict=True) if rate >= max(rates) / (1 + TIE))
+    return next(
+        s for s, rate in zip(sizes, rates, strict=True) if rate >= max(rates) / (1 + TIE)
+    )
 
 
 def room_gib(card: GpuProfile) -> float:

@@ -36,7 +36,10 @@ class Trace:
     def computed_in(self, dtype: str) -> Self:
         """Step whose products of 32 bits are computed in `dtype`."""
         wide = {"float32", "tf32"}
-        ops = (op._replace(dtype=dtype) if op.flops and op.dtype in wide else op for op in self.ops)
+        ops = (
+            op._replace(dtype=dtype) if op.flops and op.dtype in wide else op
+            for op in self.ops
+        )
         return replace(self, ops=tuple(ops))
 
 
@@ -48,7 +51,9 @@ def parse(content: Mapping[str, object], batch: float) -> Trace:
     found = _TRACE.validate_python({**content, "batch": batch})
     runs = itertools.groupby(found.events, lambda event: event < 0)
     events = (event for frees, run in runs for event in (sorted(run) if frees else run))
-    return replace(found, events=tuple(events))  # the order of those freed together says nothing
+    return replace(
+        found, events=tuple(events)
+    )  # the order of those freed together says nothing
 
 
 def at_batch(small: Trace, large: Trace, batch: float) -> Trace:

@@ -43,7 +43,9 @@ def install(argparse: Any, session: Session) -> None:
     _listen(argparse, keep, session.fail)
 
 
-def _listen(argparse: Any, keep: Callable[..., None], fail: Callable[[Exception], None]) -> None:
+def _listen(
+    argparse: Any, keep: Callable[..., None], fail: Callable[[Exception], None]
+) -> None:
     """Call `keep` with each outermost parser, its result, and the parsers it called."""
     at_work: list[list[Any]] = []
 
@@ -80,7 +82,9 @@ def start_recording(path: str, when_imported: Callable[[Any], None]) -> None:
     """Record each parser's options, then end the process."""
     recorder = Recorder(path)
     os.environ.setdefault("PYTHON_TYRO_BACKEND", "argparse")  # its copy, hooked below
-    when_imported({name: functools.partial(hook, recorder) for name, hook in LIBRARIES.items()})
+    when_imported(
+        {name: functools.partial(hook, recorder) for name, hook in LIBRARIES.items()}
+    )
     _hook_exec(recorder)
 
 
@@ -92,7 +96,9 @@ class Recorder:
         self.options: dict[str, Option] = {}
         self._ends_at = float("inf")
 
-    def add(self, options: Iterable[Option], library: str, *, complete: bool = True) -> None:
+    def add(
+        self, options: Iterable[Option], library: str, *, complete: bool = True
+    ) -> None:
         """Add `options`; a `complete` parse ends the process soon."""
         try:
             if _is_program():
@@ -122,7 +128,9 @@ def _is_program() -> bool:
     """Return True in the program, False in a launcher."""
     script = os.environ.get("GPU_ADVISOR_PARSE_SCRIPT", "")
     path = os.path.realpath(sys.argv[0] if sys.argv else "")
-    path, script = (each.removesuffix(".py").removesuffix("/__main__") for each in (path, script))
+    path, script = (
+        each.removesuffix(".py").removesuffix("/__main__") for each in (path, script)
+    )
     return path.endswith(script)
 
 
@@ -173,7 +181,9 @@ def _of_argparse(parser: Any, command: str | None) -> Iterator[Option]:
             sorted(flags, key=lambda flag: -len(flag) if flag.startswith("--") else 0),
             default,
             form,
-            choices=action.choices if isinstance(action.choices, (list, tuple, set)) else None,
+            choices=action.choices
+            if isinstance(action.choices, (list, tuple, set))
+            else None,
             help=action.help,
             why=why,
             command=command,
@@ -245,7 +255,9 @@ def _of_config(config: Any) -> Iterator[Option]:
     for path, value in _flat(sys.modules["omegaconf"].OmegaConf.to_container(config)):
         if path.partition(".")[0] != "hydra":
             refers = isinstance(value, str) and "${" in value
-            yield _option([path], value, why="it refers to other values" if refers else None)
+            yield _option(
+                [path], value, why="it refers to other values" if refers else None
+            )
 
 
 def _flat(node: Any, above: str = "") -> Iterator[tuple[str, Any]]:
@@ -260,7 +272,9 @@ def _flat(node: Any, above: str = "") -> Iterator[tuple[str, Any]]:
 def _hook_click(recorder: Recorder, core: Any) -> None:
     """click and typer: every command that is reached."""
 
-    def reached(_: Any, command: Any, name: Any, args: Any, parent: Any = None, **__: Any) -> None:
+    def reached(
+        _: Any, command: Any, name: Any, args: Any, parent: Any = None, **__: Any
+    ) -> None:
         found = _of_click(command, name if parent is not None else None)
         recorder.add(found, "click", complete=not hasattr(command, "list_commands"))
 
@@ -306,8 +320,12 @@ def _hook_exec(recorder: Recorder) -> None:
         declared = set(names)
         before(source, names, inner, **extra)
         if isinstance(source, str) and "sys.argv" in source and "globals()" in source:
-            found = {n: v for n, v in names.items() if n in declared and not n.startswith("_")}
-            plain = {n: v for n, v in found.items() if isinstance(v, PLAIN) and v is not None}
+            found = {
+                n: v for n, v in names.items() if n in declared and not n.startswith("_")
+            }
+            plain = {
+                n: v for n, v in found.items() if isinstance(v, PLAIN) and v is not None
+            }
             recorder.add([_option([f"--{n}"], v) for n, v in plain.items()], "globals")
 
     builtins.exec = run

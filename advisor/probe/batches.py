@@ -102,7 +102,9 @@ def _children(value: Any) -> Iterator[tuple[Any, Any]]:
             yield (True, index), child
     elif not isinstance(value, (str, bytes, int, float, type(None), type)):
         held = getattr(value, "__dict__", None)
-        names = list(held) if isinstance(held, dict) else list(getattr(value, "__slots__", ()))
+        names = (
+            list(held) if isinstance(held, dict) else list(getattr(value, "__slots__", ()))
+        )
         for name in names[:WIDTH]:
             child = getattr(value, name, None)
             if child is not None:
@@ -158,7 +160,9 @@ class LayerObserver:
             place = _place(self._nn, layer)
             if place is not None:
                 without, axis = place
-                bags = isinstance(layer, self._nn.EmbeddingBag)  # of ids one behind the other
+                bags = isinstance(
+                    layer, self._nn.EmbeddingBag
+                )  # of ids one behind the other
                 rows = output if bags else args[0]
                 batched = rows.dim() != without
                 self.alone = not batched and self.alone is not False
@@ -198,7 +202,11 @@ def settle_recurrent(nn: Any, module: Any, counter: Counter, inputs: Any) -> Non
 
 def known_parameters(held: Any) -> list[Any]:
     """Parameters that have a shape."""
-    return [p for p in held.values() if p is not None and "Uninitialized" not in type(p).__name__]
+    return [
+        p
+        for p in held.values()
+        if p is not None and "Uninitialized" not in type(p).__name__
+    ]
 
 
 def _own_size(layer: Any) -> int:
@@ -226,7 +234,11 @@ def _inputs(inputs: Any) -> Iterator[tuple[Path, tuple[int, ...]]]:
     for path, value in walk(inputs):
         if is_tensor(value):
             yield path, tuple(value.shape)
-        elif len(path) > 1 and isinstance(value, (list, tuple)) and all(map(is_tensor, value)):
+        elif (
+            len(path) > 1
+            and isinstance(value, (list, tuple))
+            and all(map(is_tensor, value))
+        ):
             yield path, (len(value),)
 
 
@@ -259,7 +271,11 @@ def _lengths(batch: Any) -> tuple[list[int], int]:
     for _, value in whole:
         lengths = value.tolist() if len(value.shape) == 1 else []
         width = max(lengths, default=0)
-        if width >= LEAST_POSITIONS and min(lengths) > 0 and (len(lengths), width) in shapes:
+        if (
+            width >= LEAST_POSITIONS
+            and min(lengths) > 0
+            and (len(lengths), width) in shapes
+        ):
             return lengths, width
     raise LookupError
 

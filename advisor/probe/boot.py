@@ -75,7 +75,9 @@ def _stacks(session: Session) -> None:
         return
     path = os.path.join(session.records, f"stacks-{session.pid}.txt")
     session.stacks = open(path, "w", encoding="utf-8")  # noqa: SIM115  # for the whole run
-    faulthandler.register(signal.SIGUSR1, file=session.stacks, all_threads=True, chain=False)
+    faulthandler.register(
+        signal.SIGUSR1, file=session.stacks, all_threads=True, chain=False
+    )
 
 
 def _chain_excepthook(session: Session) -> None:
@@ -142,7 +144,9 @@ class _Waiter:
         if action is None:
             return None
         del self._waiting[name]  # else the search below would come back here
-        finders = [getattr(each, "find_spec", None) for each in sys.meta_path if each is not self]
+        finders = [
+            getattr(each, "find_spec", None) for each in sys.meta_path if each is not self
+        ]
         found = (find(name, path, target) for find in finders if find is not None)
         spec = next((each for each in found if each is not None), None)
         self._waiting[name] = action  # many only look whether it is there

@@ -148,7 +148,9 @@ def watch_device(session: Session, own: int) -> None:
     for name in MOVES:
         session.device_patches.wrap(tensor, name)(moving(name))
     for owner in (cuda.Event, cuda.Stream, cuda):
-        session.device_patches.wrap(owner, "synchronize")(waiting("synchronize", on_device=False))
+        session.device_patches.wrap(owner, "synchronize")(
+            waiting("synchronize", on_device=False)
+        )
 
 
 def _waited(session: Session, start: float, name: str) -> None:
@@ -169,7 +171,9 @@ def card_in_use(session: Session) -> int | None:
     if torch is None or not torch.cuda.is_initialized():
         return None
     modules = [entry.module() for entry in session.modules]
-    devices = [each.device for module in modules for each in module_facts.parameters(module)]
+    devices = [
+        each.device for module in modules for each in module_facts.parameters(module)
+    ]
     held = Counter(device.index or 0 for device in devices if device.type == "cuda")
     if held:
         return held.most_common(1)[0][0]

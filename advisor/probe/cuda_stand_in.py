@@ -20,8 +20,17 @@ MARK = "_gpu_advisor_on_card"
 MOVES = ("to", "cuda", "cpu")
 QUIET = (
     *("_lazy_init", "init", "set_device", "synchronize", "empty_cache", "ipc_collect"),
-    *("reset_peak_memory_stats", "reset_max_memory_allocated", "reset_accumulated_memory_stats"),
-    *("set_per_process_memory_fraction", "set_rng_state", "set_rng_state_all", "set_stream"),
+    *(
+        "reset_peak_memory_stats",
+        "reset_max_memory_allocated",
+        "reset_accumulated_memory_stats",
+    ),
+    *(
+        "set_per_process_memory_fraction",
+        "set_rng_state",
+        "set_rng_state_all",
+        "set_stream",
+    ),
 )
 """Functions of torch.cuda that do nothing here."""
 
@@ -91,7 +100,9 @@ def _answers(torch: Any, card: dict[str, Any]) -> dict[str, Any]:
     state = torch.get_rng_state()
     values = {
         **dict.fromkeys(QUIET),
-        **dict.fromkeys(("current_device", "_exchange_device", "_maybe_exchange_device"), 0),
+        **dict.fromkeys(
+            ("current_device", "_exchange_device", "_maybe_exchange_device"), 0
+        ),
         **dict.fromkeys(("memory_allocated", "max_memory_allocated", "memory_reserved"), 0),
         "max_memory_reserved": 0,
         "memory_stats": {},
@@ -107,7 +118,9 @@ def _answers(torch: Any, card: dict[str, Any]) -> dict[str, Any]:
         "get_rng_state": state,
         "get_rng_state_all": [state],
     }
-    idle = dict.fromkeys(("Stream", "Event", "stream", "current_stream", "default_stream"), _Idle)
+    idle = dict.fromkeys(
+        ("Stream", "Event", "stream", "current_stream", "default_stream"), _Idle
+    )
     return {**{name: _always(value) for name, value in values.items()}, **idle}
 
 
@@ -176,7 +189,9 @@ def _wide(torch: Any, values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _cast(values: tuple[Any, ...], old: tuple[Any, ...], new: Any) -> tuple[Any, ...]:
     """Values with tensors of the old types in the new one."""
-    return tuple(each.to(new) if getattr(each, "dtype", None) in old else each for each in values)
+    return tuple(
+        each.to(new) if getattr(each, "dtype", None) in old else each for each in values
+    )
 
 
 def _redirect(torch: Any, session: Session) -> None:
@@ -185,7 +200,12 @@ def _redirect(torch: Any, session: Session) -> None:
 
     @wrap(torch.amp.autocast_mode.autocast, "__init__")
     def autocast(
-        build: Any, self: Any, device_type: str, dtype: Any = None, *args: Any, **kwargs: Any
+        build: Any,
+        self: Any,
+        device_type: str,
+        dtype: Any = None,
+        *args: Any,
+        **kwargs: Any,
     ) -> None:
         if device_type == "cuda":
             device_type, dtype = "cpu", dtype or torch.float16
@@ -234,7 +254,11 @@ class StandIn:
         before, self.target = self.target, target
         try:
             result = args[0] if name == "cuda" else func(*args, **kwargs)
-            if moved and self.holds(args[0]) != target and _storage(result) is _storage(args[0]):
+            if (
+                moved
+                and self.holds(args[0]) != target
+                and _storage(result) is _storage(args[0])
+            ):
                 result = result.clone()
         finally:
             self.target = before

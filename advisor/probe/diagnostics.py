@@ -56,7 +56,9 @@ class Diagnosis:
         self._optimizer = None if optimizer is None else id(optimizer)
         try:
             if self._profile is None:
-                self._profile = op_trace.OpTrace(self._session, optimizer, lists=self._lists)
+                self._profile = op_trace.OpTrace(
+                    self._session, optimizer, lists=self._lists
+                )
                 self._profile.begin()
                 return
             self._session.facts.update(self._profile.end())
@@ -81,13 +83,17 @@ class Diagnosis:
         for workers in plan["ceilings_workers"]:
             try:
                 again = _rebuilt(self._session.torch, loader, workers)
-                rate = _drained(again, facts["counter"].expected, workers, plan["ceilings_s"])
+                rate = _drained(
+                    again, facts["counter"].expected, workers, plan["ceilings_s"]
+                )
             except Exception as problem:
                 alone = f"loader alone with {workers} worker{'s' * (workers != 1)}"
                 self._session.note(f"{alone}: {type(problem).__name__}: {problem}")
                 continue
             if rate is not None:
-                self._session.facts["ceilings"].append({"workers": workers, "units_per_s": rate})
+                self._session.facts["ceilings"].append(
+                    {"workers": workers, "units_per_s": rate}
+                )
 
 
 def _rebuilt(torch: Any, loader: Any, workers: int) -> Any:
@@ -106,7 +112,9 @@ def _rebuilt(torch: Any, loader: Any, workers: int) -> Any:
     return data.DataLoader(loader.dataset, **options)
 
 
-def _drained(loader: Any, expected: float | None, workers: int, seconds: float) -> float | None:
+def _drained(
+    loader: Any, expected: float | None, workers: int, seconds: float
+) -> float | None:
     """Units per second after warm-up; None of too few batches."""
     counter = batches.Counter(expected)
     began = now = clock()

@@ -82,14 +82,20 @@ class Guard:
             self._judging.busy = False
 
     def _judge(self, full: str, tree: bool) -> None:
-        if full.startswith(self._free) or any(part in REBUILT for part in full.split(os.sep)):
+        if full.startswith(self._free) or any(
+            part in REBUILT for part in full.split(os.sep)
+        ):
             return
         if not os.path.exists(full):
             self._note(self._session.writes, full)
         elif os.path.isfile(full) or (tree and os.path.isdir(full)):
             users = self._is_users(full)
             inside = _folder(full).startswith(self._protect)
-            if self._refuses and users and (inside or self._protect.startswith(_folder(full))):
+            if (
+                self._refuses
+                and users
+                and (inside or self._protect.startswith(_folder(full)))
+            ):
                 self._refuse(full)
             self._note(self._session.altered if users else self._session.writes, full)
 
@@ -122,7 +128,9 @@ class Guard:
                 save = functools.partial(self._save, position, keyword)
                 Patches().wrap(module, function)(save)
 
-    def _save(self, position: int, keyword: str, original: Any, *args: Any, **kwargs: Any) -> Any:
+    def _save(
+        self, position: int, keyword: str, original: Any, *args: Any, **kwargs: Any
+    ) -> Any:
         self.touch(args[position] if len(args) > position else kwargs.get(keyword))
         start = time.perf_counter()
         try:

@@ -27,7 +27,9 @@ class Module:
         self.site = call_sites.call_site()
         """`file.py:line` of its first call."""
         self.calls = 0
-        self.counter = batches.Counter(least_depth=2)  # (args, kwargs) are no batch themselves
+        self.counter = batches.Counter(
+            least_depth=2
+        )  # (args, kwargs) are no batch themselves
         self.shapes: list[str] = []
         """Shapes of the tensors of its first call, the batch dimension left out."""
         self.same_shape = False
@@ -172,7 +174,9 @@ def flags(session: Session, module: Any, largest: Any) -> dict[str, Any]:
     }
     if kind == "cuda":
         reads["tf32"] = lambda: has_tf32(torch)
-        if any(p.dim() > 2 and max(p.shape[2:]) > 1 for p in parameters(module)):  # convolutions
+        if any(
+            p.dim() > 2 and max(p.shape[2:]) > 1 for p in parameters(module)
+        ):  # convolutions
             reads["cudnn_benchmark"] = lambda: torch.backends.cudnn.benchmark
     found: dict[str, Any] = {}
     for name, read in reads.items():
@@ -209,10 +213,18 @@ def any_compiled(module: Any) -> bool:
 
 def _autocast(torch: Any, kind: str) -> str | None:
     try:
-        return _name(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else None
+        return (
+            _name(torch.get_autocast_dtype(kind))
+            if torch.is_autocast_enabled(kind)
+            else None
+        )
     except TypeError:  # torch before 2.4 knew CUDA and CPU by name
         if kind == "cuda":
-            return _name(torch.get_autocast_gpu_dtype()) if torch.is_autocast_enabled() else None
+            return (
+                _name(torch.get_autocast_gpu_dtype())
+                if torch.is_autocast_enabled()
+                else None
+            )
         enabled = torch.is_autocast_cpu_enabled()
         return _name(torch.get_autocast_cpu_dtype()) if enabled else None
 
@@ -253,7 +265,9 @@ def _first_number(value: Any, items: float) -> Any:
 def read_numbers(event: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the event with its tensors read."""
     kind, index, found = event
-    plain = {n: float(v.tolist()[0]) if hasattr(v, "tolist") else v for n, v in found.items()}
+    plain = {
+        n: float(v.tolist()[0]) if hasattr(v, "tolist") else v for n, v in found.items()
+    }
     return kind, index, plain
 
 

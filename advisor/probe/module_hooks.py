@@ -66,7 +66,12 @@ def install(torch: Any, session: Session) -> None:
     def before(module: Any, args: Any) -> None:
         nonlocal entered, current
         begun = clock()
-        if session.is_muted() or compiling() or by_jit() or getattr(fx, "_is_fx_tracing_flag", 0):
+        if (
+            session.is_muted()
+            or compiling()
+            or by_jit()
+            or getattr(fx, "_is_fx_tracing_flag", 0)
+        ):
             return
         hooks.pop(KEY, None)
         try:
@@ -137,7 +142,9 @@ def _leave(
         module_facts.failed(session, entry, inputs, problem)
         return
     items = module_facts.items_of(session, entry, inputs, output)
-    session.recorder.add(("call", start, end, entry.index, items, session.torch.is_grad_enabled()))
+    session.recorder.add(
+        ("call", start, end, entry.index, items, session.torch.is_grad_enabled())
+    )
     if session.thread is None:
         session.thread = threading.get_ident()
     alone = not (session.loaders or session.optimizers_built or session.updates)
@@ -157,7 +164,10 @@ def shield_compiled(eval_frame: Any, session: Session) -> None:
 
     def compiled(self: Any, fn: Any) -> Any:
         made = compile_it(self, fn)
-        if not isinstance(made, types.FunctionType) or type(self).__name__ == "DisableContext":
+        if (
+            not isinstance(made, types.FunctionType)
+            or type(self).__name__ == "DisableContext"
+        ):
             return made  # what is not to be compiled must not be entered through us
         owner = getattr(fn, "__self__", None)
         module = fn if owner is None else owner

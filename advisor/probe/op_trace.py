@@ -30,7 +30,9 @@ MOST_OPERATIONS = 100_000
 class OpTrace:
     """Operations of one step: with `lists` each of them, else their sum."""
 
-    def __init__(self, session: Session, optimizer: Any = None, *, lists: bool = True) -> None:
+    def __init__(
+        self, session: Session, optimizer: Any = None, *, lists: bool = True
+    ) -> None:
         self._session, self._torch = session, session.torch
         self._optimizer, self._lists = optimizer, lists
         self._problem: Exception | None = None
@@ -74,7 +76,9 @@ class OpTrace:
             raise self._problem
         if not self._lists:
             return {"flops": {"per_step": self._flops}, "footprint": self._footprint()}
-        return {"trace": {"ops": self._ops, "held": self._held, "events": list(self._events)}}
+        return {
+            "trace": {"ops": self._ops, "held": self._held, "events": list(self._events)}
+        }
 
     def saw(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
         """Add an operation, unless the loader makes a batch or an earlier one failed."""
@@ -137,7 +141,9 @@ class OpTrace:
         for module in (entry.module() for entry in self._session.modules):
             if hasattr(module, "buffers"):
                 held += [*parameters(module), *module.buffers()]
-        states = [value for each in self._optimizer.state.values() for value in each.values()]
+        states = [
+            value for each in self._optimizer.state.values() for value in each.values()
+        ]
         kinds = {"model": held, "gradients": [p.grad for p in held], "optimizer": states}
         found = {kind: _bytes(tensors) for kind, tensors in kinds.items()}
         others = self._torch.cuda.max_memory_allocated() - sum(found.values())
@@ -149,10 +155,14 @@ def why_not(session: Session) -> str | None:
     script = session.torch.jit.ScriptModule
     hidden = {
         "compiled code does": compilations() > 0,
-        "scripted code does": any(isinstance(each.module(), script) for each in session.modules),
+        "scripted code does": any(
+            isinstance(each.module(), script) for each in session.modules
+        ),
         "CUDA graphs do": session.graph_replayed,
     }
-    return next((f"{name} not show its operations" for name in hidden if hidden[name]), None)
+    return next(
+        (f"{name} not show its operations" for name in hidden if hidden[name]), None
+    )
 
 
 def _bytes(tensors: list[Any]) -> int:

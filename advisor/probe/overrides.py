@@ -55,7 +55,9 @@ class Overrides:
         self.caution: str | None = None
         self.one_tensor: bool | None = None
 
-    def apply(self, names: Iterable[str], change: Callable[..., str | None], *args: Any) -> None:
+    def apply(
+        self, names: Iterable[str], change: Callable[..., str | None], *args: Any
+    ) -> None:
         """Make a change, which may return why it cannot be; count it for `names`."""
         try:
             why = change(self.session.torch, self, *args)
@@ -73,7 +75,9 @@ class Overrides:
         return {
             "name": self.asked,
             "applied": applied,
-            "why": None if applied else self.why or "the program did nothing that it applies to",
+            "why": None
+            if applied
+            else self.why or "the program did nothing that it applies to",
             "cost_s": self.cost_s or None,
             "caution": self.caution,
             "one_tensor": self.one_tensor,
@@ -147,7 +151,9 @@ def _rearrange(
         return "the program makes its batches itself"
     given.update(wanted)
     if not wanted.get("in_order", True):
-        overrides.caution = "batches come as they are ready, so no run repeats another's order"
+        overrides.caution = (
+            "batches come as they are ready, so no run repeats another's order"
+        )
     if not workers:
         given.update({name: v for name, v in WITHOUT_WORKERS.items() if name in given})
     iterable = isinstance(given["dataset"], torch.utils.data.IterableDataset)
@@ -191,7 +197,9 @@ def _fused(torch: Any, overrides: Overrides) -> None:
     def __init__(build: Any, self: Any, params: Any, defaults: Any) -> None:
         build(self, params, defaults)
         tensors = [each for group in self.param_groups for each in group["params"]]
-        able = all(each.device.type == "cuda" and each.is_floating_point() for each in tensors)
+        able = all(
+            each.device.type == "cuda" and each.is_floating_point() for each in tensors
+        )
         if able and "fused" in defaults and defaults["fused"] is None:
             for group in (self.defaults, *self.param_groups):
                 group.update(fused=True, foreach=False)

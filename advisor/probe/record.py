@@ -98,7 +98,9 @@ def collectives() -> int | None:
     try:
         if c10d is None or not c10d.is_initialized():
             return None
-        return int(sum(group._get_sequence_number_for_group() for group in c10d._world.pg_map))
+        return int(
+            sum(group._get_sequence_number_for_group() for group in c10d._world.pg_map)
+        )
     except Exception:
         return None
 
@@ -109,7 +111,9 @@ def memory(session: Session) -> dict[str, Any]:
         return {}
     stats = [torch.cuda.memory_stats(n) for n in range(torch.cuda.device_count())]
     return {
-        "allocated_gib": max(s.get("allocated_bytes.all.peak", 0) for s in stats) / cuda_events.GIB,
-        "reserved_gib": max(s.get("reserved_bytes.all.peak", 0) for s in stats) / cuda_events.GIB,
+        "allocated_gib": max(s.get("allocated_bytes.all.peak", 0) for s in stats)
+        / cuda_events.GIB,
+        "reserved_gib": max(s.get("reserved_bytes.all.peak", 0) for s in stats)
+        / cuda_events.GIB,
         "alloc_retries": sum(s.get("num_alloc_retries", 0) for s in stats),
     }

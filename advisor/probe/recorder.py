@@ -67,7 +67,9 @@ class Recorder:
 
     def known_steps(self, built: bool = False) -> int:
         """Steps so far; of optimizers where they step, or one is `built`."""
-        return self.counts["step"] or (0 if built else max(self.counts[kind] for kind in STEPS))
+        return self.counts["step"] or (
+            0 if built else max(self.counts[kind] for kind in STEPS)
+        )
 
     def at_work(self) -> bool:
         """Return True once steps have begun."""

@@ -215,7 +215,9 @@ class Session:
     def record_exception(
         self, problem: BaseException, where: str, items: float | None = None
     ) -> None:
-        if self.diagnosis is not None or SEEN in vars(problem):  # a diagnosis raises its own
+        if self.diagnosis is not None or SEEN in vars(
+            problem
+        ):  # a diagnosis raises its own
             return
         vars(problem)[SEEN] = True  # some classes refuse new attributes
         if len(self.swallowed) < KEPT:
@@ -245,4 +247,6 @@ def text_of(problem: BaseException) -> str:
     """The traceback of an exception."""
     import traceback
 
-    return "".join(traceback.format_exception(type(problem), problem, problem.__traceback__))
+    return "".join(
+        traceback.format_exception(type(problem), problem, problem.__traceback__)
+    )

@@ -36,11 +36,15 @@ def facts() -> dict[str, Any]:
         except Exception as problem:
             facts["missing"] = f"{type(problem).__name__}: {problem}"
     lines = [str(each.message).split("\n")[0] for each in caught]
-    facts["warned"] = [line for line in dict.fromkeys(lines) if "CUDA" in line or "NVIDIA" in line]
+    facts["warned"] = [
+        line for line in dict.fromkeys(lines) if "CUDA" in line or "NVIDIA" in line
+    ]
     return facts
 
 
-def seconds(call: Callable[[], object], wait: Callable[[], object], block_s: float) -> float:
+def seconds(
+    call: Callable[[], object], wait: Callable[[], object], block_s: float
+) -> float:
     """Seconds of one call, by the fastest of several blocks of calls."""
     times = 1
     found: list[float] = []
@@ -63,7 +67,9 @@ def rates(torch: Any, device: str) -> dict[str, Any]:
     """Rates of one device, named as in a profile."""
     wait = torch.cuda.synchronize if device != "cpu" else lambda: None
 
-    def fastest(work: Callable[[Any], object], sides: range, dtype: Any) -> tuple[int, float]:
+    def fastest(
+        work: Callable[[Any], object], sides: range, dtype: Any
+    ) -> tuple[int, float]:
         """Side of the first matrix that is large enough, and seconds of its work."""
         matrix: Any = None
         for power in sides:
@@ -83,7 +89,9 @@ def rates(torch: Any, device: str) -> dict[str, Any]:
     names.update({"tf32": torch.float32, "bf16": torch.bfloat16} if modern else {})
     for name, dtype in names.items():
         torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
-        side, product_s = fastest(lambda matrix: torch.mm(matrix, matrix), range(9, 14), dtype)
+        side, product_s = fastest(
+            lambda matrix: torch.mm(matrix, matrix), range(9, 14), dtype
+        )
         found[f"{name}_tflops"] = 2e-12 * side**3 / product_s
     return {name: float(f"{rate:.3g}") for name, rate in found.items()}
 

@@ -87,7 +87,9 @@ def _keep_loss(session: Session, tensors: Any, gradients: Any) -> None:
     if session.capture is not None:  # it has no value yet
         return
     tensor = tensors[0] if isinstance(tensors, (list, tuple)) and tensors else tensors
-    single = isinstance(tensor, session.torch.Tensor) and (gradients is None or tensor.numel() == 1)
+    single = isinstance(tensor, session.torch.Tensor) and (
+        gradients is None or tensor.numel() == 1
+    )
     if unscaled is None and single:
         unscaled = tensor.data  # as detach(), but seen by no mode
     if unscaled is not None:  # a CUDA graph writes each loss to the same place

@@ -34,12 +34,18 @@ class Part(NamedTuple):
 
 
 PARTS = {
-    "data_wait": Part("waiting for data", "more loader workers, faster transforms or storage"),
-    "host_to_device": Part("copies to the device", "pinned, non-blocking copies or fewer bytes"),
+    "data_wait": Part(
+        "waiting for data", "more loader workers, faster transforms or storage"
+    ),
+    "host_to_device": Part(
+        "copies to the device", "pinned, non-blocking copies or fewer bytes"
+    ),
     "launch": Part("launching small kernels", "compiling, CUDA graphs or a larger batch"),
     "sync": Part("synchronisation with the GPU", "fewer `.item()`, `.cpu()` and prints"),
     "compute": Part("compute", "a larger batch, a lower precision or compilation"),
-    "other": Part("host code between steps", "fewer conversions and prints, or loader workers"),
+    "other": Part(
+        "host code between steps", "fewer conversions and prints, or loader workers"
+    ),
     "saving": Part("saving", "rarer or asynchronous checkpoints"),
 }
 """Words for each field of Shares."""
@@ -48,7 +54,9 @@ IDLE = ("data_wait", "host_to_device", "launch", "sync", "other")
 
 
 def ranged(
-    runs: Sequence[Run], figure: Callable[[Run], float | None], shown: Callable[[float], str]
+    runs: Sequence[Run],
+    figure: Callable[[Run], float | None],
+    shown: Callable[[float], str],
 ) -> str:
     """Range of a figure: `40 % to 43 %`, or `not measured`."""
     values = [value for run in runs if (value := figure(run)) is not None]
@@ -120,7 +128,9 @@ def networks(run: Run) -> list[str]:
         calls = f"{numbers.number(stage.calls_per_unit)} calls {numbers.one(run.unit)}"
         held = f", {numbers.count(stage.batch)} at once" if stage.batch else ""
         site = f" at {stage.site}" if stage.site else ""
-        lines.append(f"{numbers.percent(stage.share):>7}  {stage.name}{site}: {calls}{held}")
+        lines.append(
+            f"{numbers.percent(stage.share):>7}  {stage.name}{site}: {calls}{held}"
+        )
     return lines
 
 
@@ -135,7 +145,9 @@ def footprint_lines(run: Run) -> list[str]:
     ]
 
 
-def diagnose(runs: Sequence[Run], *, profile: GpuProfile | None = None) -> Bottleneck | None:
+def diagnose(
+    runs: Sequence[Run], *, profile: GpuProfile | None = None
+) -> Bottleneck | None:
     """Name the bottleneck of equal runs; None with fewer than two."""
     if len(runs) < FEWEST:
         return None
@@ -145,7 +157,10 @@ def diagnose(runs: Sequence[Run], *, profile: GpuProfile | None = None) -> Bottl
     rate = f"{rate} {numbers.plural(run.unit)}/s in {len(runs)} runs"
     forwards = run.effects.forwards_per_unit or 1.0
     if part is None:
-        name, text = "unknown", f"The parts could not be separated; the whole ran at {rate}."
+        name, text = (
+            "unknown",
+            f"The parts could not be separated; the whole ran at {rate}.",
+        )
     elif part == "compute" and forwards >= SAMPLER_FORWARDS:
         step = ranged(runs, lambda each: each.step_ms, _milliseconds)
         batch = numbers.count(run.effects.batch or 1)
@@ -247,9 +262,13 @@ def _isolated(runs: Sequence[Run]) -> Iterator[str]:
     """Rates of the loader alone; one slower than the whole bounds nothing."""
     slowest = min(run.units_per_s for run in runs)
     for workers in [each.workers for each in runs[-1].ceilings]:
-        rates = [c.units_per_s for run in runs for c in run.ceilings if c.workers == workers]
+        rates = [
+            c.units_per_s for run in runs for c in run.ceilings if c.workers == workers
+        ]
         if len(rates) == len(runs) and max(rates) >= slowest:
-            shown = " to ".join(dict.fromkeys(map(numbers.number, (min(rates), max(rates)))))
+            shown = " to ".join(
+                dict.fromkeys(map(numbers.number, (min(rates), max(rates))))
+            )
             units = numbers.plural(runs[-1].unit)
             many = numbers.many(workers, "worker")
             yield f"The loader alone, with {many}, did {shown} {units}/s."

@@ -172,7 +172,9 @@ def side(
         figures={name: figure for name, figure in figures.items() if figure is not None},
         batch=mean.effects.batch,
         forwards_per_unit=mean.effects.forwards_per_unit,
-        shares={name: share for name, share in asdict(mean.shares).items() if share is not None},
+        shares={
+            name: share for name, share in asdict(mean.shares).items() if share is not None
+        },
     )
 
 
@@ -287,7 +289,11 @@ def _comparison(found: Comparison, objective: Objective) -> schema.ComparisonEnt
         rounds=[
             schema.RoundEntry(
                 round=each.number,
-                **{arm: objective.score(done.run) for arm, done in each.runs.items() if done.run},
+                **{
+                    arm: objective.score(done.run)
+                    for arm, done in each.runs.items()
+                    if done.run
+                },
                 contended=contended_arms(each.runs),
                 counted=each.number in counted,
             )

@@ -59,9 +59,13 @@ def batch_curve(report: Report) -> Curve | None:
     for trial in report.trials:
         if trial.purpose in COMPARABLE and trial.whatif is None and trial.batch:
             words = trial.label.split(" · ")
-            beside = " · ".join(w for w in words if "batch" not in w.split() and w != "original")
+            beside = " · ".join(
+                w for w in words if "batch" not in w.split() and w != "original"
+            )
             groups.setdefault(beside, []).append(trial)
-    curves = [Curve(beside=beside, trials=tuple(trials)) for beside, trials in groups.items()]
+    curves = [
+        Curve(beside=beside, trials=tuple(trials)) for beside, trials in groups.items()
+    ]
     sizes = [len(curve.by_batch("units_per_s")) for curve in curves]
     return curves[sizes.index(max(sizes))] if max(sizes, default=0) > 1 else None
 
@@ -72,7 +76,9 @@ def draw(report: Report) -> bytes | None:
     if curve is None:
         return None
     rates, peaks = curve.by_batch("units_per_s"), curve.by_batch("peak_mem_gib")
-    failures = {t.batch: t.outcome for t in curve.trials if t.batch and t.batch not in rates}
+    failures = {
+        t.batch: t.outcome for t in curve.trials if t.batch and t.batch not in rates
+    }
     chosen = (report.after if report.changes else report.before).batch
     panels = [panel(f"throughput, {numbers.plural(report.unit)}/s", rates, median)]
     if peaks:
@@ -80,7 +86,11 @@ def draw(report: Report) -> bytes | None:
         is_near = limit is not None and limit < NEAR * highest
         title = f"peak memory, GiB{'; the dashed line is the limit' if is_near else ''}"
         panels.append(panel(title, peaks, max, limit if is_near else None))
-    notes = ["batch size", curve.beside, "the ring is the chosen size" if chosen in rates else ""]
+    notes = [
+        "batch size",
+        curve.beside,
+        "the ring is the chosen size" if chosen in rates else "",
+    ]
     notes += [f"x: {failure}" for failure in dict.fromkeys(failures.values())]
     svg = template("batch.svg.j2").render(
         panels=panels,
@@ -112,7 +122,9 @@ def panel(
         "title": one_line(title),
         "ticks": [(tick / highest, numbers.measure(tick)) for tick in ticks(highest)],
         "line": {batch: typical(each) / highest for batch, each in values.items()},
-        "dots": [(batch, each / highest) for batch, found in values.items() for each in found],
+        "dots": [
+            (batch, each / highest) for batch, found in values.items() for each in found
+        ],
         "limit": limit and limit / highest,
     }
 

@@ -18,7 +18,8 @@ _ESCAPE_LEADING = re.compile(r"^(\d{0,9})([.)+#=-])(?=[.#=-]*(?:\s|$))")
 JOINER = "\u2060"
 """Word joiner: invisible, and keeps GitHub from making a link of a word."""
 _CALLS = re.compile(
-    r"@(?=\w)|#(?=\d)|\b(?:https?|ftp|mailto|xmpp)(?=:)|\bwww(?=\.)|\bGH(?=-\d)", re.IGNORECASE
+    r"@(?=\w)|#(?=\d)|\b(?:https?|ftp|mailto|xmpp)(?=:)|\bwww(?=\.)|\bGH(?=-\d)",
+    re.IGNORECASE,
 )
 """Mentions, references to issues, bare links and addresses of mail."""
 _PIPE = re.compile(r"(\\*)\|")
@@ -64,14 +65,18 @@ def cell(content: object) -> Markup:
     """Cell of a table; a pipe does not end it."""
     shown = text(content).replace("\n", " ")
     # Before a pipe an odd number of backslashes, or the row is split there.
-    return as_markdown(_PIPE.sub(lambda run: run[1] + "\\" * (1 + len(run[1]) % 2) + "|", shown))
+    return as_markdown(
+        _PIPE.sub(lambda run: run[1] + "\\" * (1 + len(run[1]) % 2) + "|", shown)
+    )
 
 
 def table(head: Sequence[object], align: str, rows: Iterable[Sequence[object]]) -> Markup:
     """Table, or nothing without rows; `align` has `l` or `r` a column."""
     marks = [":--" if letter == "l" else "--:" for letter in align]
     lines = list(map(_row, rows))
-    return as_markdown("\n".join([_row(head), f"|{'|'.join(marks)}|", *lines] if lines else []))
+    return as_markdown(
+        "\n".join([_row(head), f"|{'|'.join(marks)}|", *lines] if lines else [])
+    )
 
 
 def _row(cells: Sequence[object]) -> str:

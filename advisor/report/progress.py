@@ -48,7 +48,9 @@ class Progress:
         self._budget_s = budget_s
         self._began = time.monotonic()
         self._stage = self._trial = self._status = self._others = ""
-        self._variants: dict[str, tuple[Run | Failure, ...]] = {}  # replaced whole: a thread draws
+        self._variants: dict[
+            str, tuple[Run | Failure, ...]
+        ] = {}  # replaced whole: a thread draws
         """Results by label, the original first."""
         self._live = None
         if is_terminal(self._stream):
@@ -56,7 +58,9 @@ class Progress:
             from rich.live import Live
 
             console = Console(file=self._stream, markup=False, emoji=False, highlight=False)
-            self._live = Live(self, console=console, redirect_stdout=False, redirect_stderr=False)
+            self._live = Live(
+                self, console=console, redirect_stdout=False, redirect_stderr=False
+            )
 
     def note(self, text: str) -> None:
         """One line that stays."""
@@ -157,9 +161,13 @@ def _rows(
 ) -> Iterator[tuple[float, list[str]]]:
     """Rate and cells of variants: the original, the fastest ones, failures."""
     runs = {label: [r for r in some if isinstance(r, Run)] for label, some in tried.items()}
-    rates = {label: median(r.units_per_s for r in some) for label, some in runs.items() if some}
+    rates = {
+        label: median(r.units_per_s for r in some) for label, some in runs.items() if some
+    }
     original, *others = runs
-    for label in [original, *sorted(others, key=lambda each: -rates.get(each, 0.0))][:MOST_ROWS]:
+    for label in [original, *sorted(others, key=lambda each: -rates.get(each, 0.0))][
+        :MOST_ROWS
+    ]:
         last, rate, gain = tried[label][-1], rates.get(label), ""
         if rate and rates.get(original):
             gain = numbers.ratio(rate / rates[original])
@@ -173,7 +181,11 @@ def is_terminal(stream: TextIO) -> bool:
     """True for a terminal that takes colours and can redraw its lines."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("CI")
     try:
-        terminal = stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
+        terminal = stream.isatty() and os.environ.get("TERM", "") not in (
+            "",
+            "dumb",
+            "unknown",
+        )
     except ValueError:  # closed
         return False
     return terminal and not plain

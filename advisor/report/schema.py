@@ -43,7 +43,11 @@ class Gain(Part):
     @property
     def size(self) -> str:
         """`2.91x`, or `more than 2.71x` where the interval gives no size."""
-        return numbers.ratio(self.ratio) if self.high else f"more than {numbers.ratio(self.low)}"
+        return (
+            numbers.ratio(self.ratio)
+            if self.high
+            else f"more than {numbers.ratio(self.low)}"
+        )
 
     @property
     def text(self) -> str:

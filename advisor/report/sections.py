@@ -97,7 +97,9 @@ def title(report: Report) -> str:
 def gpu_lead(report: Report) -> str:
     """Lead on the GPU: utilisation and memory; empty without one."""
     gpus, sides = report.machine.gpus, report.sides
-    utils = [numbers.percent(side.gpu_util_pct and side.gpu_util_pct / 100) for side in sides]
+    utils = [
+        numbers.percent(side.gpu_util_pct and side.gpu_util_pct / 100) for side in sides
+    ]
     used = [numbers.gib(side.gpu_mem_used_gib or side.peak_mem_gib) for side in sides]
     parts = []
     if gpus and numbers.NOT_MEASURED not in utils:
@@ -125,7 +127,11 @@ def measured_on(report: Report) -> str:
     ram = numbers.gib(machine.ram_limit_gib)
     host = f"{machine.cpu_model}, {numbers.many(machine.cpus, 'CPU')}, {ram} RAM"
     cards = ", ".join(gpu.name for gpu in machine.gpus)
-    return f"Measured on {cards}; {host}" if cards else f"Measured on {host}; NVML shows no GPU"
+    return (
+        f"Measured on {cards}; {host}"
+        if cards
+        else f"Measured on {host}; NVML shows no GPU"
+    )
 
 
 def before_and_after(report: Report) -> str:
@@ -136,7 +142,9 @@ def before_and_after(report: Report) -> str:
     if not report.changes:
         return table(("", "as it is"), "lr", [row[:2] for row in rows])
     part = ""
-    if report.gain_free and any(c.knob_class in {"numeric", "quality"} for c in report.changes):
+    if report.gain_free and any(
+        c.knob_class in {"numeric", "quality"} for c in report.changes
+    ):
         part = f"The settings that keep results give {report.gain_free.text} of that."
     rows += _changed(report.changes)
     head = ("", "before", "after", "change")
@@ -179,7 +187,9 @@ def _measures(report: Report) -> Iterator[tuple[str, ...]]:
     for name, metric in METRICS.items():
         if name in asked and name != THROUGHPUT.metric.name:
             label = f"{name}, {metric.unit_for(report.unit)}"
-            rows.append(_row(label, [side.figures.get(name) for side in sides], numbers.number))
+            rows.append(
+                _row(label, [side.figures.get(name) for side in sides], numbers.number)
+            )
     for name in report.before.quality | report.after.quality:
         values = [side.quality.get(name) for side in sides]
         rows.append(_row(f"{name}{limits.get(name, '')}", values, numbers.measure))
@@ -231,7 +241,9 @@ def _suggestion(entry: SuggestionEntry, report_md: str, number: int) -> str:
 def _first(lines: list[str], most: int, noun: str) -> str:
     """The first lines, and the number of those in the details."""
     more = len(lines) - most
-    rest = [f"- and {numbers.many(more, f'more {noun}')} in the details"] if more > 0 else []
+    rest = (
+        [f"- and {numbers.many(more, f'more {noun}')} in the details"] if more > 0 else []
+    )
     return "\n".join((*lines[:most], *rest))
 
 
@@ -274,7 +286,9 @@ def picture(report: Report) -> str:
 
 def settings(report: Report) -> str:
     """Settings of the running phase, with reasons."""
-    return _below("Settings considered", _first(_considered(report), MOST_SETTINGS, "setting"))
+    return _below(
+        "Settings considered", _first(_considered(report), MOST_SETTINGS, "setting")
+    )
 
 
 def _considered(report: Report) -> list[str]:
@@ -311,7 +325,17 @@ def rounds(report: Report) -> str:
 def trials(report: Report) -> str:
     """Every process of the call, with the output of failed ones."""
     rate = f"{numbers.plural(report.unit)}/s"
-    head = ("trial", "purpose", "variant", rate, "batch", "workers", "wait", "peak memory", "took")
+    head = (
+        "trial",
+        "purpose",
+        "variant",
+        rate,
+        "batch",
+        "workers",
+        "wait",
+        "peak memory",
+        "took",
+    )
     blocks = [table((*head, ""), "lllrrrrrrl", map(_trial, report.trials))]
     for trial in report.trials:
         if trial.outcome != "ok" and trial.detail:
@@ -361,7 +385,10 @@ def _judgement(entry: QualityEntry) -> tuple[str, ...]:
 def evidence(report: Report) -> str:
     """Measurements behind the sentence on the time."""
     blocks: list[str] = []
-    for name, found in (("Before", report.bottleneck_before), ("After", report.bottleneck_after)):
+    for name, found in (
+        ("Before", report.bottleneck_before),
+        ("After", report.bottleneck_after),
+    ):
         if found is not None and (found.evidence or report.changes):
             blocks += text(f"{name}: {found.sentence}"), bullets(found.evidence)
     return details("Evidence of where the time goes", *blocks)

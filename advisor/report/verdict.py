@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor import numbers
-from advisor.executor.comparison import AFTER, BEFORE, UNDER_LOAD, Comparison, chained, neighbours
+from advisor.executor.comparison import (
+    AFTER,
+    BEFORE,
+    UNDER_LOAD,
+    Comparison,
+    chained,
+    neighbours,
+)
 from advisor.executor.executor import Executor
 from advisor.knobs.discovery import Followed
 from advisor.knobs.registry import REGISTRY
@@ -78,14 +85,18 @@ class TuningResult:
     def restored_constraints(self) -> list[str]:
         """Constraints that every run of the original broke."""
         state = self.state
-        if not self.winner.changes or not confirm.restores_constraints(state, state.originals):
+        if not self.winner.changes or not confirm.restores_constraints(
+            state, state.originals
+        ):
             return []
         return [each.text for each in state.context.objective.broken(state.original)]
 
     @property
     def never_run(self) -> list[str]:
         """Settings whose other values the budget left out."""
-        return [decision.path for decision in self.decisions if decision.outcome == "skipped"]
+        return [
+            decision.path for decision in self.decisions if decision.outcome == "skipped"
+        ]
 
 
 def free_gain(found: TuningResult) -> Interval | None:
@@ -146,7 +157,9 @@ def reason(found: TuningResult) -> str:
 
 
 def _interrupted(found: TuningResult) -> str:
-    many = numbers.many(sum(not attempt.reused for attempt in found.lab.attempts), "process")
+    many = numbers.many(
+        sum(not attempt.reused for attempt in found.lab.attempts), "process"
+    )
     text = (
         f"Interrupted after {many}. The {found.subject} is untouched, and the next call reuses "
         "these measurements."
@@ -159,7 +172,9 @@ def _improved(found: TuningResult, whole: Gain) -> str:
     state, objective = found.state, found.state.context.objective
     bounds = "lower 95 % bound; the machine was too unsteady to say how much more"
     if whole.high is not None:
-        bounds = f"95 % interval {numbers.factor(whole.low)} to {numbers.factor(whole.high)}"
+        bounds = (
+            f"95 % interval {numbers.factor(whole.low)} to {numbers.factor(whole.high)}"
+        )
     text = (
         f"The tuned {found.subject} gives "
         f"{objective.metric.gained(whole.size, found.unit)} in "
@@ -192,13 +207,17 @@ def _nothing_proven(found: TuningResult) -> str:
         )
     if best := (last and _compared(last, state)) or best_candidate(found):
         least = f"{state.context.smallest_gain:.0%}"
-        unproven = f"The best candidate, {best.label}, was not proven to gain more than {least}"
+        unproven = (
+            f"The best candidate, {best.label}, was not proven to gain more than {least}"
+        )
         return f"{unproven}: {best.text}."
     for ratio, candidate, why in _faster(found):
         if why:
             faster = f"{candidate.label} was faster ({numbers.ratio(ratio)} in one run)"
             return f"{faster} and was not taken: it {why.rstrip('.')}."
-    searched = [a.request.variant for a in found.lab.attempts if a.request.purpose == "search"]
+    searched = [
+        a.request.variant for a in found.lab.attempts if a.request.purpose == "search"
+    ]
     if any(variant.candidate.changes for variant in searched):
         advised = any(suggestion.knob for suggestion in state.suggestions)
         which = "that may be written" if advised else "tested"
@@ -216,7 +235,9 @@ def best_candidate(found: TuningResult) -> CandidateEntry | None:
     """Most promising unproven candidate or suggestion, with its gain."""
     state = found.state
     compared = [_compared(each, state) for each in reversed(state.confirmations)]
-    suggested = [_compared(step, state, title) for title, step in _likely_suggestions(state)]
+    suggested = [
+        _compared(step, state, title) for title, step in _likely_suggestions(state)
+    ]
     for best in filter(None, (*compared, *suggested)):
         if best.ratio > 1:
             return best
@@ -232,7 +253,9 @@ def best_candidate(found: TuningResult) -> CandidateEntry | None:
     return None
 
 
-def _compared(step: Comparison, state: TunerState, title: str = "") -> CandidateEntry | None:
+def _compared(
+    step: Comparison, state: TunerState, title: str = ""
+) -> CandidateEntry | None:
     """Candidate with the gain of its rounds; None without an interval."""
     gain = Gain.of(step.interval(state.context.objective))
     label = title or step.ab_test.after.label
@@ -245,7 +268,9 @@ def _likely_suggestions(state: TunerState) -> list[tuple[str, Comparison]]:
     ranked = sorted(state.suggestions, key=lambda each: -each.gain)
     unproven = (each for each in ranked if not is_confirmed(state, each))
     tried = [(each.title, each.outcome) for each in unproven if each.outcome is not None]
-    return [each for each in tried if each[1].cut_short or each[1].is_likely(objective, least)]
+    return [
+        each for each in tried if each[1].cut_short or each[1].is_likely(objective, least)
+    ]
 
 
 def _never_compared(state: TunerState) -> bool:
@@ -262,17 +287,24 @@ def _faster(found: TuningResult) -> list[tuple[float, Candidate, str]]:
     ran: list[tuple[float, Candidate]] = []
     for attempt in found.lab.attempts:
         candidate, run = attempt.request.variant.candidate, attempt.run
-        if isinstance(attempt.result, Failure) and attempt.result.kind not in confirm.INCONCLUSIVE:
+        if (
+            isinstance(attempt.result, Failure)
+            and attempt.result.kind not in confirm.INCONCLUSIVE
+        ):
             refused[candidate.key] = f"failed in another run: {attempt.result.evidence}"
         if run is None or not candidate.changes or not state.originals:
             continue
-        if attempt.request.purpose in {"search", "confirm"} and (why := _refusal(state, run)):
+        if attempt.request.purpose in {"search", "confirm"} and (
+            why := _refusal(state, run)
+        ):
             refused[candidate.key] = why
         if attempt.request.purpose == "search":
             ran.append((state.gain(run, state.original), candidate))
     ran.sort(key=lambda each: -each[0])
     least = 1 + state.tie_threshold
-    return [(ratio, each, refused.get(each.key, "")) for ratio, each in ran if ratio > least]
+    return [
+        (ratio, each, refused.get(each.key, "")) for ratio, each in ran if ratio > least
+    ]
 
 
 def _refusal(state: TunerState, run: Run) -> str:
@@ -287,8 +319,12 @@ ENDED = 2.0
 
 def needed_budget_s(state: TunerState) -> float:
     """Budget for the steps that this one lacked."""
-    needed_s = [entry.needed_s * (ENDED if entry.stopped else 1.0) for entry in state.skipped]
-    missing_s = (n - entry.remaining_s for n, entry in zip(needed_s, state.skipped, strict=True))
+    needed_s = [
+        entry.needed_s * (ENDED if entry.stopped else 1.0) for entry in state.skipped
+    ]
+    missing_s = (
+        n - entry.remaining_s for n, entry in zip(needed_s, state.skipped, strict=True)
+    )
     return state.budget_for(max(0.0, sum(needed_s) - state.remaining_s, *missing_s))
 
 
@@ -310,8 +346,12 @@ def caveats(found: TuningResult) -> Iterator[str]:
     if changed := {path for result in real for path in result.files_changed} - created:
         yield f"The command altered or removed files of yours: {named(changed)}."
     yield from filter(None, map(collapsed, state.confirmations))
-    tried = {each.title: each.outcome for each in state.suggestions if each.outcome is not None}
-    after = [run for step in (*state.confirmations, *tried.values()) for run in step.runs(AFTER)]
+    tried = {
+        each.title: each.outcome for each in state.suggestions if each.outcome is not None
+    }
+    after = [
+        run for step in (*state.confirmations, *tried.values()) for run in step.runs(AFTER)
+    ]
     if unread := output_check.unread(state.originals, after):
         yield (
             f"{named(unread)}: the content differs from the original's, and this format is not "
@@ -329,7 +369,9 @@ def caveats(found: TuningResult) -> Iterator[str]:
         yield f"Tried, and not proven to gain: {', '.join(unproven)}."
     runs = [a.run for a in attempts if a.request.purpose == "confirm" and a.run is not None]
     # its remark goes, and a pattern stays whole
-    for source_of_rate in sorted({re.sub(r" \(.*\)$", "", run.rate_source) for run in runs}):
+    for source_of_rate in sorted(
+        {re.sub(r" \(.*\)$", "", run.rate_source) for run in runs}
+    ):
         yield f"Throughput was counted by {source_of_rate}."
     if created:
         yield f"The command wrote outside the trials' scratch folders: {named(created)}."
@@ -407,7 +449,9 @@ def unprotected(runs: Sequence[Run]) -> str:
 def load_of(found: TuningResult, everything: Sequence[Run]) -> str:
     """Background load during the comparison, or else during `everything`."""
     proofs = found.state.confirmations
-    runs = [run for step in proofs for run in (*step.runs(BEFORE), *step.runs(AFTER))] or everything
+    runs = [
+        run for step in proofs for run in (*step.runs(BEFORE), *step.runs(AFTER))
+    ] or everything
     steps = proofs or [each.outcome for each in found.state.suggestions if each.outcome]
     used = any(each.used_contended_rounds for each in steps)
     note = load_note(runs, neighbours(everything), found.machine.cpus)
@@ -416,14 +460,20 @@ def load_of(found: TuningResult, everything: Sequence[Run]) -> str:
 
 def load_note(runs: Sequence[Run], who: Sequence[Neighbour], cpus: int) -> str:
     """Sentences on load, heat and neighbours beside `runs`; empty without any."""
-    held = [run.disturbance.others_cpus for run in runs if run.disturbance.others_cpus is not None]
+    held = [
+        run.disturbance.others_cpus
+        for run in runs
+        if run.disturbance.others_cpus is not None
+    ]
     disturbed = [run.disturbance for run in runs if run.disturbance.disturbed]
     notes = []
     reasons = dict.fromkeys(why for each in disturbed for why, _ in each.clocks_held)
     if reasons:
         notes.append(f"The GPU slowed down by itself: {', '.join(reasons)}.")
     if most := max((each.foreign_gpu_pids or 0 for each in disturbed), default=0):
-        notes.append(f"{numbers.many(most, 'other process')} computed on the GPU meanwhile.")
+        notes.append(
+            f"{numbers.many(most, 'other process')} computed on the GPU meanwhile."
+        )
     if runs and not held:
         notes.append("Background load could not be read on this machine.")
     elif any(not each.clocks_held and not each.foreign_gpu_pids for each in disturbed):

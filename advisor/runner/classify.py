@@ -122,7 +122,9 @@ CONFIG = _row(
 _POSSIBLE = r"(?!.*\b(?:if|may|might|could|would|can|to avoid|retrying on)\b)"
 """No condition, advice or capability."""
 _RAN_OUT = r"(?=.*(?:\bOOM|out of memory|MemoryError)\b)"
-_HAPPENED = r".*\b(?:ran|skipp(?:ed|ing)|dropp(?:ed|ing)|caught|hit|got|exception|error|warning)\b"
+_HAPPENED = (
+    r".*\b(?:ran|skipp(?:ed|ing)|dropp(?:ed|ing)|caught|hit|got|exception|error|warning)\b"
+)
 _ITEM = r"(?:batch|sample|image|tile|item|file|frame)(?:e?s)?\b"
 
 LOST_WORK = _row(
@@ -204,7 +206,9 @@ def _ended_by_us(trial: Trial, ending: TrialExit) -> Failure | None:
         case "cancelled":
             return failed("interrupted", f"stopped on request after {ending.wall_s:.1f} s")
         case "not-started":
-            return failed("crash-start", f"the command could not be started: {ending.problem}")
+            return failed(
+                "crash-start", f"the command could not be started: {ending.problem}"
+            )
         case "hang" if any(p.world_size > 1 and p.exception for p in ending.processes):
             # the others wait in a collective for the rank that failed
             return _cause(trial, ending, exceptions(ending))
@@ -270,7 +274,11 @@ def _died(trial: Trial, ending: TrialExit) -> Failure | None:
     problems = exceptions(ending)
     if ending.end == "exited" and ending.exit_code != 0:
         return _cause(trial, ending, problems)
-    lost = [each for each in problems if each.where == "step" and not _ours(ending, each.lines[0])]
+    lost = [
+        each
+        for each in problems
+        if each.where == "step" and not _ours(ending, each.lines[0])
+    ]
     return _cause(trial, ending, lost) if lost else None
 
 
@@ -345,12 +353,16 @@ def _nothing_measured(trial: Trial, ending: TrialExit) -> Failure:
             )
     if not ending.steps:
         return failed("no-steps", f"{ended}; {steps}: {last_line(ending)}")
-    stated = [(process.measurement.unmeasured, *process.errors) for process in ending.processes]
+    stated = [
+        (process.measurement.unmeasured, *process.errors) for process in ending.processes
+    ]
     why = next((each for some in stated for each in some if each), "too few to measure")
     return failed("no-steps", f"{ended}; {steps}: {why}")
 
 
-def _cause(trial: Trial, ending: TrialExit, problems: Sequence[ProgramException]) -> Failure:
+def _cause(
+    trial: Trial, ending: TrialExit, problems: Sequence[ProgramException]
+) -> Failure:
     """Find the cause: memory, device, signal, settings or error.
 
     Exceptions of the work come first; a launcher that then ends other ranks is no cause.
@@ -368,7 +380,11 @@ def _cause(trial: Trial, ending: TrialExit, problems: Sequence[ProgramException]
     found = (
         _matched((*OUT_OF_MEMORY, DEVICE), searched)
         or _killed(ending, searched)
-        or (None if stepped else _matched((NO_CUDA,), searched) or _rejected(trial, ending, raised))
+        or (
+            None
+            if stepped
+            else _matched((NO_CUDA,), searched) or _rejected(trial, ending, raised)
+        )
     )
     if found is not None:
         return found
@@ -376,7 +392,9 @@ def _cause(trial: Trial, ending: TrialExit, problems: Sequence[ProgramException]
         where, lines = problems[0].where, problems[0].lines
         evidence = next(reversed(exception_lines(lines)), lines[0])
     else:
-        evidence = traced[-1] if traced else f"exit code {ending.exit_code}: {last_line(ending)}"
+        evidence = (
+            traced[-1] if traced else f"exit code {ending.exit_code}: {last_line(ending)}"
+        )
         where = "import" if _type_of(evidence) in IMPORT_ERRORS else "start"
     return failed("crash-step" if ending.steps else f"crash-{where}", evidence)
 
@@ -443,12 +461,20 @@ def _printed_exceptions(ending: TrialExit, lines: Sequence[str]) -> Iterator[str
     Teardown, optional imports and parents of children that we stopped lose no work.
     """
     parents = {process.ppid for process in ending.processes if process.state == "stopped"}
-    ours = [p.exception.lines[0] for p in ending.processes if p.exception and p.pid in parents]
+    ours = [
+        p.exception.lines[0] for p in ending.processes if p.exception and p.pid in parents
+    ]
     for number, line in enumerate(lines):
-        if line.strip() != TRACEBACK or lines[number - 1].startswith("Exception ignored in"):
+        if line.strip() != TRACEBACK or lines[number - 1].startswith(
+            "Exception ignored in"
+        ):
             continue
         raised = next(iter(exception_lines(lines[number:])), "")
-        if raised and _type_of(raised) not in IMPORT_ERRORS and not raised.startswith(tuple(ours)):
+        if (
+            raised
+            and _type_of(raised) not in IMPORT_ERRORS
+            and not raised.startswith(tuple(ours))
+        ):
             yield raised
 
 
@@ -475,7 +501,9 @@ def log_tail(ending: TrialExit) -> str:
     lines = _told(ending.stderr) or _told(ending.stdout)
     lines = [*ending.stacks.splitlines()[:STACK_LINES], *lines[-TAIL_LINES:]]
     tails = [problem.tail.rstrip() for problem in exceptions(ending)[:1] if problem.tail]
-    tails += [error.rstrip() for process in ending.processes for error in process.errors[-1:]]
+    tails += [
+        error.rstrip() for process in ending.processes for error in process.errors[-1:]
+    ]
     lost = [tail for tail in tails if tail.rpartition("\n")[2] not in lines]
     return "\n".join([*lost, *lines])
 

@@ -97,7 +97,11 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
         "plan": dataclasses.asdict(plan),
         "origins": dataclasses.asdict(trial.origins) if trial.origins else None,
     }
-    argv = trial.command if sandbox.throws_away else replace_paths(trial.command, trial.cwd, copies)
+    argv = (
+        trial.command
+        if sandbox.throws_away
+        else replace_paths(trial.command, trial.cwd, copies)
+    )
     return Job(
         argv=argv,
         cwd=trial.cwd,
@@ -114,7 +118,9 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
     )
 
 
-def replace_paths(command: Sequence[str], cwd: str, copies: Mapping[str, str]) -> tuple[str, ...]:
+def replace_paths(
+    command: Sequence[str], cwd: str, copies: Mapping[str, str]
+) -> tuple[str, ...]:
     """Replace paths in `command` by their copies.
 
     A path is known by its file, as a token or a part of one: `--config=a/b.json`,

@@ -103,7 +103,9 @@ def probed_run(processes: Sequence[ProcessRecord]) -> Run | None:
     ranks = _of_one_job(able)
     lead, first = ranks[0], ranks[0].record
     rates = tuple(rank.run.units_per_s for rank in ranks)
-    all_of_them = max(1.0, first.world_size / len(ranks))  # ranks without a window work, too
+    all_of_them = max(
+        1.0, first.world_size / len(ranks)
+    )  # ranks without a window work, too
     counted = sum(rank.run.units / rank.seconds for rank in ranks)
     straggler = _straggler(ranks)
     slowest = lead if straggler is None else ranks[straggler.rank]
@@ -210,7 +212,9 @@ def _effects(lead: Rank, ranks: Sequence[Rank]) -> Effects:
         lead.run.effects,
         world_size=max(len(ranks), record.world_size),
         group_size=record.world_size if together else 1,
-        group_batch=statistics.fmean(batches) * record.world_size if together and batches else None,
+        group_batch=statistics.fmean(batches) * record.world_size
+        if together and batches
+        else None,
         fused=record.fused,
         recomputes=record.recomputes,
         arguments=tuple(record.arguments.items()),

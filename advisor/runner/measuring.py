@@ -141,7 +141,9 @@ class Measuring:
         name = f"{self._folder.name}/events-{pid}.jsonl"
         with contextlib.suppress(OSError):
             while process.offset < LOG_BYTES:
-                data = reading.read_on(self._folder.parent, name, process.offset, READ_BYTES)
+                data = reading.read_on(
+                    self._folder.parent, name, process.offset, READ_BYTES
+                )
                 if not data:
                     break
                 process.offset += len(data)
@@ -161,5 +163,7 @@ class Measuring:
             found = replace(found, run=None)
         if log.unread:
             unread = f"{log.unread} events of its log"
-            record = replace(record, unread="; ".join(filter(None, (record.unread, unread))))
+            record = replace(
+                record, unread="; ".join(filter(None, (record.unread, unread)))
+            )
         return replace(record, measurement=found)

@@ -88,14 +88,19 @@ class Stream(threading.Thread):
     def run(self) -> None:
         """Drain the pipe to its end, so that the writer never blocks."""
         line, room = b"", LOG_BYTES
-        with os.fdopen(self._fd, "rb", buffering=0) as pipe, contextlib.ExitStack() as stack:
+        with (
+            os.fdopen(self._fd, "rb", buffering=0) as pipe,
+            contextlib.ExitStack() as stack,
+        ):
             log: BinaryIO | None = None
             while chunk := pipe.read(1 << 16):
                 with self._lock:
                     self._tail += chunk
                     del self._tail[:-TAIL_BYTES]
                 with contextlib.suppress(OSError):  # a full disk costs the log alone
-                    if room == LOG_BYTES:  # the directory exists before the first writer starts
+                    if (
+                        room == LOG_BYTES
+                    ):  # the directory exists before the first writer starts
                         handle = reading.create(self._folder, self._log)
                         log = stack.enter_context(os.fdopen(handle, "wb", buffering=0))
                     if log is not None and room > 0:

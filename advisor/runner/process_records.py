@@ -114,7 +114,9 @@ class ProcessRecord:
         run = self.measurement.run
         if run is None or run.effects.batch is None:
             return None
-        before = (each for each in self.swallowed if each.ran_out and each.time < run.window_start)
+        before = (
+            each for each in self.swallowed if each.ran_out and each.time < run.window_start
+        )
         most = max((each.items for each in before), default=0.0)
         return most if most > run.effects.batch else None
 
@@ -128,7 +130,9 @@ class ProcessRecord:
     def caught(self) -> tuple[ProgramException, ...]:
         """Exceptions inside a step that the program survived."""
         end = self.exception and (self.exception.type, self.exception.message[:200])
-        return tuple(each for each in self.swallowed if (each.type, each.message[:200]) != end)
+        return tuple(
+            each for each in self.swallowed if (each.type, each.message[:200]) != end
+        )
 
 
 _RECORD = TypeAdapter(ProcessRecord)
@@ -142,7 +146,9 @@ def parse(pid: int, data: bytes) -> ProcessRecord:
         return ProcessRecord(pid=pid, unread=str(problem))
     version = content.get("version") if isinstance(content, dict) else None
     if version != VERSION:
-        return ProcessRecord(pid=pid, unread=f"format {version!r:.40}, where {VERSION} is read")
+        return ProcessRecord(
+            pid=pid, unread=f"format {version!r:.40}, where {VERSION} is read"
+        )
     content |= {"pid": pid, "unread": None, "measurement": NOTHING_MEASURED}
     try:
         return _RECORD.validate_python(content)
@@ -163,7 +169,9 @@ class Records:
     def read(self) -> tuple[ProcessRecord, ...]:
         """Read every known process, ordered by pid."""
         names = {path.stem: path for path in self._folder.glob("*.json")}
-        found = {int(n): path for n, path in names.items() if re.fullmatch(r"[0-9]{1,10}", n)}
+        found = {
+            int(n): path for n, path in names.items() if re.fullmatch(r"[0-9]{1,10}", n)
+        }
         return tuple(self._read(found[pid], pid) for pid in sorted(found))
 
     def stacks(self) -> dict[int, str]:
@@ -189,4 +197,6 @@ class Records:
         return record
 
     def _content(self, path: Path) -> bytes:
-        return reading.read(self._folder.parent, f"{self._folder.name}/{path.name}", LARGEST_BYTES)
+        return reading.read(
+            self._folder.parent, f"{self._folder.name}/{path.name}", LARGEST_BYTES
+        )

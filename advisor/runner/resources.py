@@ -52,7 +52,11 @@ class Limits:
         window_s = max(SLOW_WINDOW * plan.measure_s, SILENCES * hang_s)
         if plan.mode != "window":
             window_s = max(window_s, WHOLE_S)
-        return start_s, hang_s, self.run_s or start_s + window_s + parts_limit_s(plan) + hang_s
+        return (
+            start_s,
+            hang_s,
+            self.run_s or start_s + window_s + parts_limit_s(plan) + hang_s,
+        )
 
 
 def parts_limit_s(plan: MeasurePlan) -> float:
@@ -103,7 +107,9 @@ class TreeSampler:
         processes = tree(self._root)
         for process in processes:
             with contextlib.suppress(psutil.Error):
-                cpu_s += sum(process.cpu_times()[:4])  # with those of children that were waited for
+                cpu_s += sum(
+                    process.cpu_times()[:4]
+                )  # with those of children that were waited for
                 memory += 0.0 if process.pid == self._root else _memory(process)
         if memory:
             self._memory.append(Reading(time.time(), memory / GIB))
@@ -123,7 +129,11 @@ class TreeSampler:
         tenth = max(1, len(later) // 10)
         first, last = later[:tenth], later[-tenth:]
         grown_gib = median(r.value for r in last) - median(r.value for r in first)
-        return 60.0 * grown_gib / (median(r.time for r in last) - median(r.time for r in first))
+        return (
+            60.0
+            * grown_gib
+            / (median(r.time for r in last) - median(r.time for r in first))
+        )
 
     def busy_cpus(self, start: float, end: float) -> float | None:
         inside = [reading for reading in self._cpu if start <= reading.time <= end]

@@ -54,7 +54,9 @@ def main() -> None:
         lay_out(job)
         stage = "isolation"
         sandbox.enter()
-        prctl(PR_SET_DUMPABLE, 0)  # through its open files the program would reach the host's
+        prctl(
+            PR_SET_DUMPABLE, 0
+        )  # through its open files the program would reach the host's
         stage = "layout"
         for path, content, original in job["candidates"]:
             sandbox.put(path, binascii.a2b_base64(content))
@@ -76,7 +78,10 @@ def main() -> None:
     changes = sandbox.changes(os.path.join(job["scratch"], "results"))
     sandbox.leave()
     full = is_full(job["scratch"])
-    clean_up(sandbox.laid, [*job["temporary"], *([job["scratch"]] if control.parent_died else [])])
+    clean_up(
+        sandbox.laid,
+        [*job["temporary"], *([job["scratch"]] if control.parent_died else [])],
+    )
     emit("gone", left=left, changes=changes, full=full)
 
 
@@ -209,7 +214,9 @@ def end_all(command: int | None, control: Control, sandbox: Sandbox) -> list[int
                     os.kill(pid, signal.SIGKILL)
                 elif pid not in asked:
                     os.kill(pid, signal.SIGTERM)
-                    os.kill(pid, signal.SIGCONT)  # a stopped process cannot handle it otherwise
+                    os.kill(
+                        pid, signal.SIGCONT
+                    )  # a stopped process cannot handle it otherwise
         asked |= alive
         control.ended = True
         control.wait(sandbox, pause_s)  # a child's end wakes this at once
@@ -223,11 +230,15 @@ def family(command: int | None) -> set[int]:
     grown = True
     while grown:
         found = {
-            pid for pid, (parent, group, _) in table.items() if parent in ours or group == command
+            pid
+            for pid, (parent, group, _) in table.items()
+            if parent in ours or group == command
         }
         grown = not found <= ours
         ours |= found
-    return {pid for pid in ours - {os.getpid()} if pid in table and table[pid][2] not in "ZX"}
+    return {
+        pid for pid in ours - {os.getpid()} if pid in table and table[pid][2] not in "ZX"
+    }
 
 
 def process_table() -> dict[int, tuple[int, int, str]]:

@@ -16,7 +16,12 @@ from advisor.runner.job import Job, prepare
 from advisor.runner.launch import Launched
 from advisor.runner.measured_run import failed_effects, measured_run
 from advisor.runner.monitor import Monitor, TrialExit
-from advisor.runner.written_files import changed_files, guarded_changes, read_copies, read_folder
+from advisor.runner.written_files import (
+    changed_files,
+    guarded_changes,
+    read_copies,
+    read_folder,
+)
 from advisor.sandbox.capabilities import FORCED
 from advisor.sandbox.policy import denied_write, full_space
 
@@ -92,7 +97,9 @@ def run_trial(
     )
 
 
-def _results(trial: Trial, job: Job, changes: Mapping[str, Any], run: Run) -> dict[str, Any]:
+def _results(
+    trial: Trial, job: Job, changes: Mapping[str, Any], run: Run
+) -> dict[str, Any]:
     outside = changes.get("written_at")
     written_at, inside = read_folder(f"{job.scratch}/outputs")
     times = [*(outside or ()), *written_at]
@@ -103,7 +110,9 @@ def _results(trial: Trial, job: Job, changes: Mapping[str, Any], run: Run) -> di
     return {"files_in_window": in_window, "results": results}
 
 
-def files_between(start: float, end: float, written_at: Sequence[float], run: Run) -> int | None:
+def files_between(
+    start: float, end: float, written_at: Sequence[float], run: Run
+) -> int | None:
     """Files last written in the window; None where they are written over."""
     before = run.whole_units - min(run.units, run.whole_units)
     if written_at and min(written_at) >= start and before > (run.effects.batch or 1.0):

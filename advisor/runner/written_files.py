@@ -42,7 +42,10 @@ def changed_files(
         tuple(relative_name(path, root) for path in changes[kind])
         for kind in ("created", "changed", "removed", "sealed")
     )
-    altered, end = (*changed, *removed), ", thrown away with the trial" if thrown_away else ""
+    altered, end = (
+        (*changed, *removed),
+        ", thrown away with the trial" if thrown_away else "",
+    )
     notes = _note("the program changed or removed", altered, end)
     return created, altered, (*notes, *_note("shown read-only to the program:", sealed))
 
@@ -71,7 +74,9 @@ def read_folder(folder: str) -> tuple[list[float], tuple[ResultFile, ...]]:
     """Read the trial's output folder: times of its product files, and its items."""
     written_at: list[float] = []
     results: list[ResultFile] = []
-    for path in sorted(Path(place, name) for place, _, names in os.walk(folder) for name in names):
+    for path in sorted(
+        Path(place, name) for place, _, names in os.walk(folder) for name in names
+    ):
         try:
             status = path.stat(follow_symlinks=False)
         except FileNotFoundError:
@@ -110,7 +115,9 @@ def read_file(path: Path, shown: str) -> list[ResultFile]:
 def _value(leaf: object) -> float | str:
     if isinstance(leaf, (int, float)) and math.isfinite(leaf):
         return float(leaf)
-    return hashlib.blake2b(str(leaf).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    return hashlib.blake2b(
+        str(leaf).encode("utf-8", "surrogatepass"), digest_size=8
+    ).hexdigest()
 
 
 def _json(file: BinaryIO) -> dict[str, Any]:
@@ -133,13 +140,17 @@ def _lines(file: BinaryIO) -> dict[str, Any]:
 
 
 def _words(text: str) -> list[object]:
-    return [float(number) if number else word for number, word in WORDS.findall(text)[:VALUES]]
+    return [
+        float(number) if number else word for number, word in WORDS.findall(text)[:VALUES]
+    ]
 
 
 def _array(file: BinaryIO) -> dict[str, Any]:
     numpy: Any = importlib.import_module("numpy")
     loaded = numpy.load(file, allow_pickle=False)
-    arrays = [loaded[name] for name in loaded.files] if hasattr(loaded, "files") else [loaded]
+    arrays = (
+        [loaded[name] for name in loaded.files] if hasattr(loaded, "files") else [loaded]
+    )
     longest = max((each for each in arrays if each.ndim), key=len)
     rows = longest[:FIRST_ITEMS].reshape(min(len(longest), FIRST_ITEMS), -1)
     step = max(1, rows.shape[1] // VALUES)
@@ -169,6 +180,8 @@ FORMATS: dict[str, Callable[[BinaryIO], dict[str, Any]]] = {
     **dict.fromkeys((".jsonl", ".ndjson", ".csv"), _lines),
     ".json": _json,
     **dict.fromkeys((".npy", ".npz"), _array),
-    **dict.fromkeys((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp", ".gif"), _picture),
+    **dict.fromkeys(
+        (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp", ".gif"), _picture
+    ),
 }
 """Reader of each format: fields of `ResultFile`; values of `first` are any objects."""

@@ -40,7 +40,9 @@ def detect_isolation(cwd: str, environ: Mapping[str, str] = os.environ) -> Sandb
         raise UsageError(msg)
     found = _detected(os.path.realpath(cwd), forced)
     if forced is not None and found.kind != forced:
-        msg = f"{FORCED} asks for {forced}, which does not hold here: {found.why_not_better}."
+        msg = (
+            f"{FORCED} asks for {forced}, which does not hold here: {found.why_not_better}."
+        )
         raise UsageError(msg)
     return found
 
@@ -100,7 +102,9 @@ def trial_policy(
     if found.kind == "landlock" and not trial.hidden:
         passes += _downloads(environ, os.path.realpath(trial.cwd))
     folder = environ.get(LAYER_FOLDER)
-    on_disk = folder or (found.kind == "overlay" and saves_as_usual(str(scratch.parent), trial.cwd))
+    on_disk = folder or (
+        found.kind == "overlay" and saves_as_usual(str(scratch.parent), trial.cwd)
+    )
     tag = hashlib.sha256(os.fsencode(scratch)).hexdigest()[:12]
     return dataclasses.replace(
         found,
@@ -124,7 +128,12 @@ def saves_as_usual(folder: str, cwd: str) -> bool:
 
 
 def checkout_policy(
-    found: SandboxPolicy, top: str, *, scratch: Path, hidden: Iterable[str], shown: Iterable[str]
+    found: SandboxPolicy,
+    top: str,
+    *,
+    scratch: Path,
+    hidden: Iterable[str],
+    shown: Iterable[str],
 ) -> SandboxPolicy:
     """Make a policy that allows writes in checkout `top`, except in `.git`."""
     top = os.path.realpath(top)
@@ -159,7 +168,9 @@ def cache_variables(
 
 def _but(folder: str, spared: Iterable[str]) -> list[str]:
     inside = [path for path in spared if is_within(path, folder)]
-    return [path for path in around(inside) if is_within(path, folder)] if inside else [folder]
+    return (
+        [path for path in around(inside) if is_within(path, folder)] if inside else [folder]
+    )
 
 
 def _downloads(environ: Mapping[str, str], cwd: str) -> list[str]:
@@ -169,8 +180,12 @@ def _downloads(environ: Mapping[str, str], cwd: str) -> list[str]:
     with contextlib.suppress(OSError):
         os.mkdir(known[0][1], 0o700)  # XDG_CACHE_HOME, which the program could not make
     apart = [cwd, home, *(folder for cache, folder in known if cache.rebuilt)]
-    found = {folder for cache, folder in known if not cache.rebuilt and os.path.isdir(folder)}
-    return [each for each in sorted(found) if not any(is_within(path, each) for path in apart)]
+    found = {
+        folder for cache, folder in known if not cache.rebuilt and os.path.isdir(folder)
+    }
+    return [
+        each for each in sorted(found) if not any(is_within(path, each) for path in apart)
+    ]
 
 
 def _caches(

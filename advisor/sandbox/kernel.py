@@ -35,7 +35,9 @@ SETGID, SETUID, SETFCAP = 1 << 6, 1 << 7, 1 << 31
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def mount(source: str, target: str, fstype: str = "", flags: int = 0, data: str = "") -> None:
+def mount(
+    source: str, target: str, fstype: str = "", flags: int = 0, data: str = ""
+) -> None:
     """mount(2); empty strings are NULL."""
     words = [os.fsencode(word) or None for word in (source, target, fstype)]
     result = _libc.mount(*words, ctypes.c_ulong(flags), os.fsencode(data) or None)

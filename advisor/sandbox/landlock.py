@@ -11,7 +11,12 @@ from typing import Any
 from advisor.sandbox import kernel, untrusted
 from advisor.sandbox.base import Sandbox
 from advisor.sandbox.path_policy import SYSTEM_TREES, is_within
-from advisor.sandbox.seccomp import METADATA, NO_FOLLOW, SyscallListener, SyscallNotification
+from advisor.sandbox.seccomp import (
+    METADATA,
+    NO_FOLLOW,
+    SyscallListener,
+    SyscallNotification,
+)
 
 VERSION, PATH_BENEATH = 1, 1
 WRITE_FILE, TRUNCATE = 1 << 1, 1 << 14

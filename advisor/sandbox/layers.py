@@ -66,7 +66,10 @@ def holds_items(path: str, status: os.stat_result) -> bool:
 def _copied(kept: int, path: str, copy: str, name: str) -> list[dict[str, str]]:
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        with open(os.open(path, flags, dir_fd=kept), "rb") as source, open(copy, "xb") as target:
+        with (
+            open(os.open(path, flags, dir_fd=kept), "rb") as source,
+            open(copy, "xb") as target,
+        ):
             shutil.copyfileobj(source, target)
     except OSError:
         return []
@@ -121,7 +124,9 @@ def remove_tree(folder: str) -> None:
     for place, names, _ in os.walk(folder):
         for name in names:
             path = os.path.join(place, name)
-            if not os.access(path, os.R_OK | os.W_OK | os.X_OK) and not os.path.islink(path):
+            if not os.access(path, os.R_OK | os.W_OK | os.X_OK) and not os.path.islink(
+                path
+            ):
                 with contextlib.suppress(OSError):
                     os.chmod(path, 0o700)
     shutil.rmtree(folder, ignore_errors=True)

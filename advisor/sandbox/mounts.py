@@ -40,7 +40,9 @@ class FileTree:
         """Folders in a folder, one more than FOLDERS_LIMIT at most."""
         try:
             with os.scandir(path) as entries:
-                found = (entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
+                found = (
+                    entry.path for entry in entries if entry.is_dir(follow_symlinks=False)
+                )
                 return list(itertools.islice(found, FOLDERS_LIMIT + 1))
         except OSError:
             return []
@@ -140,4 +142,6 @@ def _apart(folder: str, places: Iterable[str], tree: FileTree) -> Iterator[str]:
 
 def _unescaped(word: str) -> str:
     octal = re.compile(rb"\\([0-7]{3})")
-    return os.fsdecode(octal.sub(lambda found: bytes([int(found[1], 8)]), os.fsencode(word)))
+    return os.fsdecode(
+        octal.sub(lambda found: bytes([int(found[1], 8)]), os.fsencode(word))
+    )

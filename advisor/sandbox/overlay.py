@@ -16,7 +16,12 @@ from advisor.sandbox import kernel, layers, untrusted
 from advisor.sandbox.base import Sandbox
 from advisor.sandbox.mounts import FileTree, How, plan, read_mounts
 from advisor.sandbox.path_policy import SYSTEM_TREES
-from advisor.sandbox.seccomp import RENAMES, SyscallListener, SyscallNotification, rename_folder
+from advisor.sandbox.seccomp import (
+    RENAMES,
+    SyscallListener,
+    SyscallNotification,
+    rename_folder,
+)
 
 COPIED_BYTES = 16 << 20
 """Files in a split folder are copied up to this; others are read-only."""
@@ -56,7 +61,9 @@ class Overlay(Sandbox):
         """Move in; files opened before are still the host's."""
         os.makedirs(self._stage, mode=0o700, exist_ok=True)
         self._host = os.open("/", os.O_PATH | os.O_DIRECTORY)
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        with open(
+            "/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape"
+        ) as file:
             mounts = read_mounts(file.read())
         private = self._policy["private_memory"]
         places = [self._cwd, os.path.realpath(os.path.expanduser("~"))]
@@ -78,7 +85,9 @@ class Overlay(Sandbox):
             with contextlib.suppress(OSError):  # else it is thrown away with the trial
                 _lay_over(cache, root + cache, kept)
         for path in self._policy["passes"]:
-            with contextlib.suppress(FileNotFoundError):  # it is gone since it was looked for
+            with contextlib.suppress(
+                FileNotFoundError
+            ):  # it is gone since it was looked for
                 _let_through(path, root + path)
         for path in self._policy["sealed"]:
             with contextlib.suppress(FileNotFoundError):
@@ -176,11 +185,15 @@ def _lay_over(lower: str, target: str, folder: str) -> None:
         for path in (upper, work):
             os.makedirs(path, exist_ok=True)
         _copy_status(lower, upper)
-        opened += [os.open(path, os.O_PATH | os.O_DIRECTORY) for path in (lower, upper, work)]
+        opened += [
+            os.open(path, os.O_PATH | os.O_DIRECTORY) for path in (lower, upper, work)
+        ]
         # descriptors, because a path may hold the characters that separate options
         below, above, between = (f"/proc/self/fd/{number}" for number in opened)
         data = f"userxattr,lowerdir={below},upperdir={above},workdir={between}"
-        kernel.mount("overlay", target, "overlay", kernel.MS_NODEV | kernel.flags_of(lower), data)
+        kernel.mount(
+            "overlay", target, "overlay", kernel.MS_NODEV | kernel.flags_of(lower), data
+        )
     finally:
         for number in opened:
             os.close(number)
@@ -216,7 +229,11 @@ def _copied(folder: str, base: str) -> list[str]:
                 elif entry.is_dir():
                     os.mkdir(copy)
                     _copy_status(entry.path, copy)
-                elif entry.is_file() and entry.stat().st_size <= left and os.access(entry, os.R_OK):
+                elif (
+                    entry.is_file()
+                    and entry.stat().st_size <= left
+                    and os.access(entry, os.R_OK)
+                ):
                     left -= entry.stat().st_size
                     shutil.copy2(entry.path, copy)
                     _copy_status(entry.path, copy)

@@ -103,7 +103,9 @@ def denied_write(policy: SandboxPolicy, lines: Sequence[str], cwd: str) -> Failu
             write = f"a write to {ours}" if ours else "a write"
             where = "" if policy.throws_away else " outside the trial's own folders"
             evidence = f"{write}{where} was denied: {line.strip()[:LINE_CHARS]}"
-            return Failure(kind="write-denied", evidence=evidence, next_step=_way_out(policy))
+            return Failure(
+                kind="write-denied", evidence=evidence, next_step=_way_out(policy)
+            )
     return None
 
 

@@ -185,7 +185,11 @@ class SyscallListener:
 
 
 def _program(architecture: int, numbers: tuple[int, ...]) -> bytes:
-    lines = [(LOAD, 0, 0, 4), (JUMP_IF_EQUAL, 0, len(numbers) + 1, architecture), (LOAD, 0, 0, 0)]
+    lines = [
+        (LOAD, 0, 0, 4),
+        (JUMP_IF_EQUAL, 0, len(numbers) + 1, architecture),
+        (LOAD, 0, 0, 0),
+    ]
     for place, number in enumerate(numbers):
         lines.append((JUMP_IF_EQUAL, len(numbers) - place, 0, number))
     lines += [(RETURN, 0, 0, ALLOW), (RETURN, 0, 0, NOTIFY)]

@@ -36,7 +36,9 @@ def problem_of(policy: dict[str, Any], cwd: str) -> str | None:
         if policy["kind"] == "landlock" or not may_write:
             return None
         return f"nothing can be made in {cwd}: {problem.strerror or problem}"
-    return "a write that it should deny went through" if policy["kind"] == "landlock" else None
+    return (
+        "a write that it should deny went through" if policy["kind"] == "landlock" else None
+    )
 
 
 if __name__ == "__main__":

@@ -21,7 +21,10 @@ SET_FLAGS, UP_AND_RUNNING = 0x8914, 0x41
 
 
 def start_loopback() -> None:
-    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_:
+    with (
+        contextlib.suppress(OSError),
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_,
+    ):
         fcntl.ioctl(any_, SET_FLAGS, struct.pack("16sH14x", b"lo", UP_AND_RUNNING))
 
 
@@ -69,7 +72,9 @@ def connect(notice: SyscallNotification, allowed: Sequence[str]) -> int | None:
         if not any(is_within(path, each) for each in allowed):
             return errno.EACCES
         try:
-            own.connect(path)  # not by the kernel: a thread may have changed the address by now
+            own.connect(
+                path
+            )  # not by the kernel: a thread may have changed the address by now
         except OSError as problem:
             return problem.errno or errno.EACCES
         return 0

@@ -44,7 +44,9 @@ def measure_baseline(state: TunerState) -> Trials[TrialResult | None]:
     return state, None
 
 
-def baseline_request(state: TunerState, number: int, forwards: float | None) -> TrialRequest:
+def baseline_request(
+    state: TunerState, number: int, forwards: float | None
+) -> TrialRequest:
     """Run the original to one item, then its parts alone.
 
     With known `forwards` of an item none has to end. Without, a sampler whose steps could
@@ -105,7 +107,9 @@ def tidy_steps(steps: float) -> int:
 def needs_another(state: TunerState) -> bool:
     affordable = state.remaining_s > FEW_PROCESSES * state.price_s
     if len(state.originals) == 1:
-        return not is_too_small(state) and (affordable or state.remaining_s < state.fewest_s)
+        return not is_too_small(state) and (
+            affordable or state.remaining_s < state.fewest_s
+        )
     rates = [state.context.objective.score(run) for run in state.originals]
     return affordable and max(rates) / min(rates) - 1 > state.context.smallest_gain
 
@@ -122,9 +126,9 @@ def is_too_small(state: TunerState) -> bool:
 
 def worth_trying(state: TunerState) -> bool:
     """True if a knob or a loader may be tuned."""
-    return bool(state.tunable(*LOADER_KINDS, "grad_checkpoint", "precision", "timesteps")) or (
-        state.original.effects.workers is not None
-    )
+    return bool(
+        state.tunable(*LOADER_KINDS, "grad_checkpoint", "precision", "timesteps")
+    ) or (state.original.effects.workers is not None)
 
 
 MOST_PROCESSES = 2
@@ -171,18 +175,26 @@ def discover_knobs(state: TunerState) -> Stage:
             others = (each for each in left if each in doubts and each not in tested)
             left = (*others, *discovery.better_half(again, doubts))
         else:  # values that the message names stay as they are
-            named = set(re.findall(r"\d+", failed.evidence)) if failed.kind in CRASHES else set()
+            named = (
+                set(re.findall(r"\d+", failed.evidence))
+                if failed.kind in CRASHES
+                else set()
+            )
             blamed = [move.suspect for move in moved if str(move.new) in named]
             left = tuple(each for each in again if each not in blamed) or again
     return with_followed(state, followed)
 
 
-def planned(state: TunerState, left: Sequence[Suspect], failed: Failure | None) -> Sequence[Move]:
+def planned(
+    state: TunerState, left: Sequence[Suspect], failed: Failure | None
+) -> Sequence[Move]:
     """Values for the suspects: smaller after a failure, after a crash reversed too."""
     seen, lower = state.original.effects, failed is not None
     crashed = failed is not None and failed.kind in CRASHES
     peak_gib = state.original.peak_mem_gib
-    room = state.context.memory_limit_gib / peak_gib if peak_gib else discovery.MULTIPLES[-1]
+    room = (
+        state.context.memory_limit_gib / peak_gib if peak_gib else discovery.MULTIPLES[-1]
+    )
     moves = discovery.trial_values(left, seen, room=room, lower=lower, backwards=crashed)
     documents = {source.document.name: source.document for source in state.context.sources}
     return [m for m in moves if documents[m.suspect.document].takes(m.suspect.path, m.new)]
@@ -205,7 +217,10 @@ def ask_to_move(state: TunerState, moved: Sequence[Move]) -> TrialRequest:
     if any("timesteps" in move.suspect.kinds for move in moved):
         plan = replace(plan, forwards_per_unit=None, whole_batches=1)
     return TrialRequest(
-        variant=Variant(candidate=candidate), purpose="effects", plan=plan, expected_s=state.price_s
+        variant=Variant(candidate=candidate),
+        purpose="effects",
+        plan=plan,
+        expected_s=state.price_s,
     )
 
 
@@ -219,7 +234,9 @@ def with_followed(state: TunerState, followed: Sequence[Followed]) -> TunerState
     declared = state.context.workload.phase
     phase: Phase = "train" if state.trains else "test" if declared == "any" else declared
     sources = tuple(
-        each._replace(findings=discovery.joined(each.document, each.findings, followed, phase))
+        each._replace(
+            findings=discovery.joined(each.document, each.findings, followed, phase)
+        )
         for each in state.context.sources
     )
     context = replace(state.context, sources=sources)

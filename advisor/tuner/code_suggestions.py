@@ -69,7 +69,9 @@ def autocast_dtypes(state: TunerState) -> tuple[str, ...]:
     """Dtype of autocast; float16 only without gradients."""
     if "bfloat16" in state.context.precisions:
         return ("bfloat16",)
-    return ("float16",) if "float16" in state.context.precisions and not state.trains else ()
+    return (
+        ("float16",) if "float16" in state.context.precisions and not state.trains else ()
+    )
 
 
 def thread_counts(state: TunerState) -> tuple[str, ...]:
@@ -186,13 +188,17 @@ def compare(state: TunerState, suggestion: Suggestion, share_s: float) -> Stage:
     variant = suggestion.variant
     round_s = state.round_s + MARGIN * variant.extra_s
     wanted = wanted_rounds(state, state.best, suggestion.gain)
-    rounds = min(wanted, max(GOOD_ROUNDS, int(share_s / round_s)), int(state.remaining_s / round_s))
+    rounds = min(
+        wanted, max(GOOD_ROUNDS, int(share_s / round_s)), int(state.remaining_s / round_s)
+    )
     if rounds < FEWEST_ROUNDS:
         return state.skip(suggestion.title, FEWEST_ROUNDS * round_s, matters=False)
     ab_test = ABTest(
         purpose="whatif",
         requests=(
-            make_request(state, Variant(candidate=state.best), "whatif", ran=state.best_run),
+            make_request(
+                state, Variant(candidate=state.best), "whatif", ran=state.best_run
+            ),
             make_request(state, variant, "whatif", ran=state.best_run),
         ),
         rounds=rounds,
@@ -204,8 +210,15 @@ def compare(state: TunerState, suggestion: Suggestion, share_s: float) -> Stage:
     compared = replace(suggestion, outcome=result)
     state = replace(state, suggestions=(*others, compared))
     found = result.interval(state.context.objective)
-    if found and found.estimate > 1 and rounds < wanted and not is_confirmed(state, compared):
-        state = state.skip(f"the rest of {what}", (wanted - rounds) * round_s, matters=False)
+    if (
+        found
+        and found.estimate > 1
+        and rounds < wanted
+        and not is_confirmed(state, compared)
+    ):
+        state = state.skip(
+            f"the rest of {what}", (wanted - rounds) * round_s, matters=False
+        )
     if suggestion.knob is None:
         return state
     if is_confirmed(state, compared):
@@ -220,7 +233,9 @@ def is_confirmed(state: TunerState, suggestion: Suggestion) -> bool:
     return outcome is not None and outcome.proven(context.objective, context.smallest_gain)
 
 
-def suggest(state: TunerState, title: str, tried: Tried, reason: str, **more: Any) -> TunerState:
+def suggest(
+    state: TunerState, title: str, tried: Tried, reason: str, **more: Any
+) -> TunerState:
     variant, run = tried
     suggestion = Suggestion(
         title=title,
@@ -284,13 +299,17 @@ def try_variant(
     compared_s = FEWEST_ROUNDS * state.round_s * (2 if waiting else 1)
     purpose: Purpose = "whatif" if variant.whatif else "search"
     own, *ahead = (make_request(state, each, purpose, ran=state.best_run) for each in queue)
-    state, trial = yield from run_trial(state, own, kept_s=compared_s, matters=False, ahead=ahead)
+    state, trial = yield from run_trial(
+        state, own, kept_s=compared_s, matters=False, ahead=ahead
+    )
     run = trial.run if trial else None
     if run is None or (variant.whatif and not (run.whatif and run.whatif.applied)):
         return state, None
     if knob is not None and is_ignored(knob, variant.candidate, state.incumbent_run, run):
         return set_ignored(state, knob, variant.candidate, run), None
-    if state.context.objective.broken(run) or (variant.whatif and not counts_alike(state, run)):
+    if state.context.objective.broken(run) or (
+        variant.whatif and not counts_alike(state, run)
+    ):
         return state, None
     if why := unusable(state, run):
         return leave_out(state, variant, run, f". It {why}."), None
@@ -302,7 +321,9 @@ def leave_out(state: TunerState, variant: Variant, run: Run, why: str) -> TunerS
     gain = state.gain_over_incumbent(run)
     if gain <= 1 + state.tie_threshold:
         return state
-    text = f"{variant.whatif or variant.label}, {numbers.ratio(gain)} in one run{why}".strip()
+    text = (
+        f"{variant.whatif or variant.label}, {numbers.ratio(gain)} in one run{why}".strip()
+    )
     return replace(state, left_out=(*state.left_out, text))
 
 
@@ -323,7 +344,9 @@ def batch_share(run: Run) -> float | None:
 
 def variants_of(state: TunerState, switch: Switch) -> list[Variant]:
     extra_s = COMPILE_S if switch.name == "compile" else 0.0
-    names = [f"{switch.name}={value}" if value else switch.name for value in switch.values(state)]
+    names = [
+        f"{switch.name}={value}" if value else switch.name for value in switch.values(state)
+    ]
     return [Variant(candidate=state.best, whatif=name, extra_s=extra_s) for name in names]
 
 
@@ -342,7 +365,9 @@ def try_switch(state: TunerState, switch: Switch, others: Sequence[Switch]) -> S
         if not verdict.inside:
             return leave_out(state, variant, run, f"{verdict.figures}. {verdict.why}")
         inside = f" It stayed inside its tolerance{verdict.figures}."
-    cost = f" It takes {variant.extra_s:.0f} s once, at the start." if variant.extra_s else ""
+    cost = (
+        f" It takes {variant.extra_s:.0f} s once, at the start." if variant.extra_s else ""
+    )
     title = variant.whatif or ""
     code = switch.shown(title.partition("=")[2])
     reason = f"In the code: {code}.{inside}{cost}{caution(run)}"
@@ -413,7 +438,9 @@ def try_larger_batches(state: TunerState, knob: Knob) -> Stage:
     new = int(str(change.new))
     note = training_note(state, new / old) + memory_caveat(state, best[1])
     if is_sure(state, best[1]):
-        state = state.set_verdict(knob, "advised", f"{new} was faster in the search. {note}")
+        state = state.set_verdict(
+            knob, "advised", f"{new} was faster in the search. {note}"
+        )
     title = f"{knob.path}: {old} to {new}"
     return suggest(state, title, best, note, knob=knob)
 
@@ -427,9 +454,13 @@ def try_loader_arguments(state: TunerState) -> Stage:
     found: dict[str, int | bool] = {}
     best: Tried | None = None
     for name, values in loader_values(state):
-        if name in loader_arguments("workers") and not chosen.get("num_workers", seen.workers):
+        if name in loader_arguments("workers") and not chosen.get(
+            "num_workers", seen.workers
+        ):
             continue
-        options = {of_loader({**chosen, name: value}, seen.loader_site): value for value in values}
+        options = {
+            of_loader({**chosen, name: value}, seen.loader_site): value for value in values
+        }
         variants = [Variant(candidate=state.best, whatif=whatif) for whatif in options]
         state, best = yield from fastest(state, variants, best)
         if best is not None and best[0].whatif in options:
@@ -444,15 +475,24 @@ def try_loader_arguments(state: TunerState) -> Stage:
 
 def loader_values(state: TunerState) -> Iterable[tuple[str, list[int] | list[bool]]]:
     seen = state.incumbent_run.effects
-    waits = 1 / max(1e-9, 1 - (state.incumbent_run.wait_share or 0.0)) > 1 + state.tie_threshold
+    waits = (
+        1 / max(1e-9, 1 - (state.incumbent_run.wait_share or 0.0)) > 1 + state.tie_threshold
+    )
     if waits and not state.held_by_config("num_workers"):
         rates = state.loader_alone
-        counts = sorted(worker_counts(state, seen.workers), key=lambda v: (-rates.get(v, 0.0), v))
+        counts = sorted(
+            worker_counts(state, seen.workers), key=lambda v: (-rates.get(v, 0.0), v)
+        )
         yield "num_workers", counts[:MOST_VALUES]
     for argument in LOADER_ARGUMENTS:
         helps = state.incumbent_run.on_gpu if "gpu" in argument.needs else waits
         held = state.held_by_config(argument.kind)
-        if argument.in_code is not None and helps and not held and argument.worth_suggesting(seen):
+        if (
+            argument.in_code is not None
+            and helps
+            and not held
+            and argument.worth_suggesting(seen)
+        ):
             yield argument.kind, [argument.in_code]
 
 

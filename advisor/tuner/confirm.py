@@ -57,7 +57,9 @@ def confirm(state: TunerState) -> Stage:
             purpose="confirm",
             requests=(
                 make_request(state, Variant(candidate=base), "confirm"),
-                make_request(state, Variant(candidate=winner), "confirm", ran=state.incumbent_run),
+                make_request(
+                    state, Variant(candidate=winner), "confirm", ran=state.incumbent_run
+                ),
             ),
             rounds=rounds,
             max_rounds=wanted,
@@ -74,7 +76,9 @@ def confirm(state: TunerState) -> Stage:
 
 def most_rounds(state: TunerState, base: Candidate, *, again: bool) -> int:
     """Rounds that leave time for gated knobs, which gain most on a busy card."""
-    if base.changes or not (state.context.consents and state.tunable("precision", "timesteps")):
+    if base.changes or not (
+        state.context.consents and state.tunable("precision", "timesteps")
+    ):
         return MOST_ROUNDS
     half = int(state.remaining_s / 2 / max(state.round_s, 1e-9))
     return 0 if again else max(MOST_RESERVED, half)
@@ -83,7 +87,9 @@ def most_rounds(state: TunerState, base: Candidate, *, again: bool) -> int:
 def with_comparison(state: TunerState, winner: Candidate, result: Comparison) -> TunerState:
     """With the rounds of `winner`, unless it loses results."""
     state = replace(state, likely=False)
-    lost = [output_check.output_regression(state.originals, run) for run in result.runs(AFTER)]
+    lost = [
+        output_check.output_regression(state.originals, run) for run in result.runs(AFTER)
+    ]
     if any(lost):
         return refuse_batch(state, winner, f"loses or changes results. {max(lost)}")
     state = replace(state, confirmations=(*state.confirmations, result))
@@ -207,7 +213,9 @@ def check_memory(state: TunerState) -> Stage:
         state, found = yield from run_trial(state, request, kept_s=kept_s, matters=False)
         if found is not None:
             if why := failure_of(state, found.result):
-                state = refuse_batch(state, winner, f"fails within one pass over the data. {why}")
+                state = refuse_batch(
+                    state, winner, f"fails within one pass over the data. {why}"
+                )
                 return back_to(state, proven_candidate(state))
             note = seen_memory(state, found.run) if found.run is not None else note
     for knob in grown:

@@ -26,7 +26,9 @@ def decisions(
         outcome, reason = unchanged(state, knob, verdict, whole=whole)
         if (change := changes.pop(key_of(knob), None)) is not None:
             outcome, new = "changed", change.new
-            reason = verdict.reason.strip() if verdict and verdict.outcome == "found" else LINKED
+            reason = (
+                verdict.reason.strip() if verdict and verdict.outcome == "found" else LINKED
+            )
         decision = Decision(
             **shared(knob),
             outcome=outcome,
@@ -38,14 +40,18 @@ def decisions(
         )
         found.append(decision)
     linked = (
-        Decision(**shared(each), outcome="changed", old=each.old, new=each.new, reason=LINKED)
+        Decision(
+            **shared(each), outcome="changed", old=each.old, new=each.new, reason=LINKED
+        )
         for each in changes.values()
     )
     return (*found, *linked)
 
 
 def shared(setting: Knob | Change) -> dict[str, Any]:
-    return {name: getattr(setting, name) for name in ("document", "path", "kind", "knob_class")}
+    return {
+        name: getattr(setting, name) for name in ("document", "path", "kind", "knob_class")
+    }
 
 
 def moves(trial: TrialResult, knob: Knob) -> bool:
@@ -68,7 +74,10 @@ def unchanged(
         why = knob.why.partition("; not editable: ")[2] or knob.why
         return "refused", f"Left as it is: {why}."
     if not state.context.allows(knob.knob_class):
-        return "listed", f"Not tried: --safe was given, which changes no {knob.knob_class} knob."
+        return (
+            "listed",
+            f"Not tried: --safe was given, which changes no {knob.knob_class} knob.",
+        )
     if not whole and knob.kind in TRIED:
         return "skipped", "The call ended before it came to this setting."
     if knob.knob_class in {"training", "quality"}:

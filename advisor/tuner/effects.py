@@ -36,7 +36,9 @@ def is_ignored(knob: Knob, candidate: Candidate, before: Run, after: Run) -> boo
     return change is not None and verdict(change, before, after) == "ignored"
 
 
-def set_ignored(state: TunerState, knob: Knob, candidate: Candidate, run: Run) -> TunerState:
+def set_ignored(
+    state: TunerState, knob: Knob, candidate: Candidate, run: Run
+) -> TunerState:
     """Set the verdict that the program ignores `knob`, and what it uses."""
     seen = run.effects
     if not state.in_phase(knob):
@@ -47,7 +49,9 @@ def set_ignored(state: TunerState, knob: Knob, candidate: Candidate, run: Run) -
     override = overriding(knob.path, change and change.new, run)
     site = seen.loader_site if knob.kind in LOADER_KINDS else None
     built = f" (DataLoader built at {site})" if site else ""
-    reason = f"Ignored by the program: it uses {used}{built} whatever the config says{override}."
+    reason = (
+        f"Ignored by the program: it uses {used}{built} whatever the config says{override}."
+    )
     return state.set_verdict(knob, "ignored", reason)
 
 
@@ -83,7 +87,9 @@ def alters_training(state: TunerState, candidate: Candidate, run: Run) -> bool:
     An accumulation that moves along makes up for it, if the program was seen to follow it,
     or if torch's optimizer steps and nothing could be seen.
     """
-    if not (state.trains or run.trains) or all(c.kind != "batch_size" for c in candidate.changes):
+    if not (state.trains or run.trains) or all(
+        c.kind != "batch_size" for c in candidate.changes
+    ):
         return False
     along = [change for change in candidate.changes if change.kind == "grad_accum"]
     certain = run.effects.trains in {None, "optimizer"}

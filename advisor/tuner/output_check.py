@@ -66,7 +66,9 @@ def in_window(run: Run) -> float:
 
 def _fewer_items(before: Run, after: Run) -> str:
     """Find files with too few entries, those in a buffer counted."""
-    if not before.whole_units or (before.files_in_window or 0) >= ONE_EACH * in_window(before):
+    if not before.whole_units or (before.files_in_window or 0) >= ONE_EACH * in_window(
+        before
+    ):
         return ""
     data = after.effects.data_items
     if data and after.whole_units > data:
@@ -118,7 +120,9 @@ def _alike(
 def first_difference(old: ResultFile, new: ResultFile) -> int | None:
     strays = STRAYS if old.sampled else 0.0
     pairs = zip(old.first, new.first, strict=False)
-    return next((n for n, (one, other) in enumerate(pairs) if not _same(one, other, strays)), None)
+    return next(
+        (n for n, (one, other) in enumerate(pairs) if not _same(one, other, strays)), None
+    )
 
 
 def unread(originals: Sequence[Run], runs: Sequence[Run]) -> tuple[str, ...]:
@@ -126,7 +130,11 @@ def unread(originals: Sequence[Run], runs: Sequence[Run]) -> tuple[str, ...]:
     if len(originals) < 2:
         return ()
     digests = [{f.path: f.digest for f in run.results if f.digest} for run in originals]
-    steady = {path for path, one in digests[-1].items() if all(d.get(path) == one for d in digests)}
+    steady = {
+        path
+        for path, one in digests[-1].items()
+        if all(d.get(path) == one for d in digests)
+    }
     differ = {
         file.path
         for run in runs

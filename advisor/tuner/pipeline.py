@@ -3,8 +3,18 @@
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 
-from advisor.tuner.baseline import discover_knobs, is_too_small, measure_baseline, worth_trying
-from advisor.tuner.code_suggestions import compare_faster, is_confirmed, is_sure, suggest_changes
+from advisor.tuner.baseline import (
+    discover_knobs,
+    is_too_small,
+    measure_baseline,
+    worth_trying,
+)
+from advisor.tuner.code_suggestions import (
+    compare_faster,
+    is_confirmed,
+    is_sure,
+    suggest_changes,
+)
 from advisor.tuner.confirm import check_memory, confirm, proven_candidate
 from advisor.tuner.search import tune_batch_and_workers, tune_workers, worker_knobs
 from advisor.tuner.state import Result, SearchStep, Stage, Stop, TunerState, TuningContext
@@ -88,7 +98,9 @@ def look_again(state: TunerState) -> Stage:
         if not is_proven(state):
             state = yield from compare_faster(state)
         state = replace(state, second_look=False)
-    kept = tuple(each for each in state.suggestions if each.outcome or is_sure(state, each.run))
+    kept = tuple(
+        each for each in state.suggestions if each.outcome or is_sure(state, each.run)
+    )
     return replace(state, suggestions=kept)
 
 

@@ -15,7 +15,14 @@ from advisor.executor.comparison import AFTER, BEFORE
 from advisor.executor.requests import ABTest, CommandName, TrialRequest, Variant
 from advisor.model import Candidate, Failure, MeasurePlan, Run
 from advisor.tuner import output_check
-from advisor.tuner.state import MARGIN, OUT_OF_TIME, Trials, TunerState, run_comparison, run_trial
+from advisor.tuner.state import (
+    MARGIN,
+    OUT_OF_TIME,
+    Trials,
+    TunerState,
+    run_comparison,
+    run_trial,
+)
 
 FIRST_QUALITY = 3.0
 """Short processes that a quality run may take, before one was seen."""
@@ -81,7 +88,11 @@ def passes_gate(state: TunerState, variant: Variant, run: Run) -> Trials[Verdict
         why = "The budget had no room to compare its results."
         return state, Verdict(inside=False, why=why, refuted=False)
     if isinstance(reference, str) or state.best != best:
-        why = reference if isinstance(reference, str) else "what it was compared with was given up"
+        why = (
+            reference
+            if isinstance(reference, str)
+            else "what it was compared with was given up"
+        )
         return state, Verdict(inside=False, figures=f": {why}")
     state, found = yield from screen(state, reference, variant)
     return (yield from confirm_quality(state, reference, variant, found))
@@ -141,7 +152,9 @@ def assess(
             if stage == "confirmed":
                 down = (each.limit or 0.0) < (each.reference or 0.0)
                 bound = numbers.measure(each.low if down else each.high)
-                when = f"after it passed screening; with other seeds its 95 % bound is {bound}"
+                when = (
+                    f"after it passed screening; with other seeds its 95 % bound is {bound}"
+                )
             why = (
                 f"{name}: {each.measure} was beyond its limit {numbers.measure(each.limit)} {when} "
                 f"(pairs of runs: {each.runs})."
@@ -151,7 +164,11 @@ def assess(
 
 
 def confirm_quality(
-    state: TunerState, reference: Reference, variant: Variant, screening: Verdict, name: str = "It"
+    state: TunerState,
+    reference: Reference,
+    variant: Variant,
+    screening: Verdict,
+    name: str = "It",
 ) -> Trials[Verdict]:
     """True if pairs of other seeds or items are inside the tolerance too."""
     if not screening.inside:
@@ -159,7 +176,9 @@ def confirm_quality(
     open_ = replace(screening, inside=False, refuted=False)
     rounds, why = rounds_to_confirm(state, reference, screening)
     if why:
-        return state, replace(open_, why=f"{name} passed screening, and {why}", refuted=rounds > 0)
+        return state, replace(
+            open_, why=f"{name} passed screening, and {why}", refuted=rounds > 0
+        )
     sides = zip((reference.variant, variant), screening.pairs[-1], strict=True)
     command: CommandName = "confirm-quality" if reference.runs else "own"
     requests = tuple(
@@ -211,7 +230,11 @@ def rounds_to_confirm(
 
 
 def seeded_request(
-    state: TunerState, variant: Variant, command: CommandName, repeat: int, expected_s: float
+    state: TunerState,
+    variant: Variant,
+    command: CommandName,
+    repeat: int,
+    expected_s: float,
 ) -> TrialRequest:
     """Request a quality command, or the user's own, with a seed."""
     whole = MeasurePlan(mode="whole")
@@ -226,11 +249,16 @@ def seeded_request(
 
 
 def spread_and_room(
-    state: TunerState, reference: Reference, pairs: Pairs, judgement: quality.QualityJudgement
+    state: TunerState,
+    reference: Reference,
+    pairs: Pairs,
+    judgement: quality.QualityJudgement,
 ) -> tuple[float, float]:
     """Spread of a measure from run to run, and what the tolerance leaves."""
     name, limit = judgement.measure, judgement.limit or 0.0
-    slack, left = (abs(limit - (each or 0.0)) for each in (judgement.reference, judgement.value))
+    slack, left = (
+        abs(limit - (each or 0.0)) for each in (judgement.reference, judgement.value)
+    )
     if not reference.runs:
         drifts = drifts_of(*pairs[0])
         spread = stdev(drifts) / math.sqrt(len(drifts)) if len(drifts) > 1 else 0.0
@@ -266,7 +294,9 @@ def run_seeds(
             return state, (tuple(runs), OUT_OF_TIME)
         result = trial.result
         if isinstance(result, Failure):
-            why = f"the quality command failed ({result.kind}: {result.evidence.rstrip('.')})"
+            why = (
+                f"the quality command failed ({result.kind}: {result.evidence.rstrip('.')})"
+            )
             return state, (tuple(runs), why)
         shown, declared = dict(values_of(state, result)), state.context.workload.quality
         if missing := [name for name in declared if name not in shown]:
@@ -298,7 +328,9 @@ def measure_reference(state: TunerState) -> Trials[Reference | str]:
     originals = () if free.candidate.changes else runs
     slower = max(1.0, state.incumbent_run.units_per_s / state.original.units_per_s)
     run_s = slower * runs[0].wall_s
-    if not originals and len(runs) * run_s <= CHECK_SHARE * (state.remaining_s - state.reserve_s):
+    if not originals and len(runs) * run_s <= CHECK_SHARE * (
+        state.remaining_s - state.reserve_s
+    ):
         state, (originals, _) = yield from run_seeds(state, Variant(), len(runs), run_s)
         if why := changed_results(state, list(zip(originals, runs, strict=False))):
             return (yield from measure_reference(without_best(state, why)))
@@ -325,7 +357,9 @@ def changed_results(state: TunerState, pairs: Pairs) -> str:
 
 def mean_values(state: TunerState, runs: Sequence[Run]) -> dict[str, float]:
     each = [quality.means(values_of(state, run)) for run in runs]
-    return {name: fmean(figures[name] for figures in each) for name in (each[0] if each else ())}
+    return {
+        name: fmean(figures[name] for figures in each) for name in (each[0] if each else ())
+    }
 
 
 def without_best(state: TunerState, why: str) -> TunerState:
@@ -341,7 +375,9 @@ def adopt_quality(
     after = tuple((j.measure, j.value) for j in judgements if j.value is not None)
     before = state.quality.before
     if not reference.variant.candidate.changes:
-        before = tuple((j.measure, j.reference) for j in judgements if j.reference is not None)
+        before = tuple(
+            (j.measure, j.reference) for j in judgements if j.reference is not None
+        )
     elif state.context.workload.confirm_quality_command is not None:
         before = ()
     return replace(state, quality=replace(state.quality, before=before, after=after))

@@ -15,7 +15,12 @@ from advisor.executor.requests import TrialRequest, Variant
 from advisor.machine.readings import GIB
 from advisor.model import Candidate, Failure, Knob, Run
 from advisor.tuner import output_check
-from advisor.tuner.effects import alters_training, is_ignored, is_only_suggested, set_ignored
+from advisor.tuner.effects import (
+    alters_training,
+    is_ignored,
+    is_only_suggested,
+    set_ignored,
+)
 from advisor.tuner.state import (
     MIN_STEPS,
     OUT_OF_TIME,
@@ -39,7 +44,8 @@ FEWEST_STEPS = 4
 FLAT = "the rate is flat"
 OUT_OF_BUDGET = "the rest of the budget was kept for the proof"
 OTHER_DRAWS = (
-    " Where its random draws depend on the batch, items have other draws of the same distribution."
+    " Where its random draws depend on the batch, items have other draws of the same"
+    " distribution."
 )
 
 GridPoint = tuple[int, int]
@@ -71,7 +77,9 @@ class Grid:
         """Without `point`, and without larger batches where it moved the batch."""
         larger = point[0] != self.start[0] if larger is None else larger
         grid = replace(self, refused=self.refused | {point})
-        return replace(grid, most=min(self.most, point[0] - 1), stop=why) if larger else grid
+        return (
+            replace(grid, most=min(self.most, point[0] - 1), stop=why) if larger else grid
+        )
 
 
 def tune_batch_and_workers(state: TunerState) -> Stage:
@@ -154,7 +162,9 @@ def request_at(
     return replace(request, expected_s=state.price_s + extra_s(state, grid, point))
 
 
-def next_requests(state: TunerState, grid: Grid, point: GridPoint) -> Iterator[TrialRequest]:
+def next_requests(
+    state: TunerState, grid: Grid, point: GridPoint
+) -> Iterator[TrialRequest]:
     """Requests that follow `point` if each of them runs as fast as may be hoped."""
     candidate = candidate_at(state, grid, point)
     while isinstance(candidate, Candidate):
@@ -284,8 +294,12 @@ def most_promising(state: TunerState, grid: Grid) -> tuple[GridPoint | None, flo
         hoped = new[alone]._replace(log_rate=new[alone].log_rate + new[alone].sd)
         if within_noise(state, hoped, ran[level]):
             return alone, 0.0
-    fewer = (point for point in new if point[0] == batch and grid.start[1] <= point[1] < most)
-    may_tie = [point for point in fewer if new[point].log_rate + new[point].sd >= top - tie(state)]
+    fewer = (
+        point for point in new if point[0] == batch and grid.start[1] <= point[1] < most
+    )
+    may_tie = [
+        point for point in fewer if new[point].log_rate + new[point].sd >= top - tie(state)
+    ]
     return min(may_tie, default=None), 0.0
 
 
@@ -311,7 +325,9 @@ def extra_s(state: TunerState, grid: Grid, point: GridPoint) -> float:
     return max(0.0, longer * usual_s - max(usual_s, state.context.measure_s))
 
 
-def smallest_level(state: TunerState, grid: Grid, ran: Mapping[GridPoint, Forecast]) -> GridPoint:
+def smallest_level(
+    state: TunerState, grid: Grid, ran: Mapping[GridPoint, Forecast]
+) -> GridPoint:
     """Smallest point that ties with the best, down to the config's own."""
     top = max(each.log_rate for each in ran.values())
     level = [point for point, each in ran.items() if each.log_rate >= top - tie(state)]
@@ -364,7 +380,9 @@ def worker_counts(state: TunerState, current: object) -> set[int]:
     rates = state.loader_alone
     if state.context.has_gpu:
         # beside a GPU, a loader slower than the whole cannot make it faster
-        values = {v for v in values if rates.get(v, math.inf) > state.incumbent_run.units_per_s}
+        values = {
+            v for v in values if rates.get(v, math.inf) > state.incumbent_run.units_per_s
+        }
     return values
 
 
@@ -390,7 +408,9 @@ def conclude(state: TunerState, grid: Grid) -> TunerState:
     """Take the smallest point that ties with the fastest."""
     allowed = allowed_points(state, grid)
     if grid.start in allowed:  # a run, not only the model, must have been faster
-        faster = (p for p in allowed if state.gain(grid.runs[p][1], grid.runs[grid.start][1]) > 1)
+        faster = (
+            p for p in allowed if state.gain(grid.runs[p][1], grid.runs[grid.start][1]) > 1
+        )
         allowed = [grid.start, *faster]
     hopeful = allowed or [grid.start]
     smooth = {point: worth(state, grid, point) for point in {*hopeful, grid.start}}
@@ -432,7 +452,9 @@ def stop_reason(state: TunerState, grid: Grid) -> str:
     return grid.stop
 
 
-def decide_batch(state: TunerState, grid: Grid, knob: Knob, chosen: GridPoint) -> TunerState:
+def decide_batch(
+    state: TunerState, grid: Grid, knob: Knob, chosen: GridPoint
+) -> TunerState:
     stop = stop_reason(state, grid)
     ended = f"The search stopped because {stop}."
     if chosen[0] != knob.value:
@@ -446,7 +468,9 @@ def decide_batch(state: TunerState, grid: Grid, knob: Knob, chosen: GridPoint) -
     return state.set_verdict(knob, "kept", reason)
 
 
-def decide_workers(state: TunerState, grid: Grid, knob: Knob, chosen: GridPoint) -> TunerState:
+def decide_workers(
+    state: TunerState, grid: Grid, knob: Knob, chosen: GridPoint
+) -> TunerState:
     if chosen[1] != knob.value:
         reason = "By the curve fitted to all runs, the smallest count that was as fast."
         return state.set_verdict(knob, "found", reason)

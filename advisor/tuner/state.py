@@ -201,7 +201,9 @@ class TunerState:
     @property
     def steady_originals(self) -> tuple[Run, ...]:
         """Baselines near the best one, if two or more are."""
-        near = tuple(run for run in self.originals if self.gain(self.original, run) < COLLAPSED)
+        near = tuple(
+            run for run in self.originals if self.gain(self.original, run) < COLLAPSED
+        )
         return near if len(near) > 1 else self.originals
 
     @property
@@ -301,7 +303,9 @@ class TunerState:
     @property
     def price_s(self) -> float:
         """Wall time of one more short process; cold starts do not count."""
-        usual_s = [cost_s for cost_s in self.costs_s if cost_s <= COLD_START * min(self.costs_s)]
+        usual_s = [
+            cost_s for cost_s in self.costs_s if cost_s <= COLD_START * min(self.costs_s)
+        ]
         return statistics.median(usual_s) if usual_s else 0.0
 
     def again_s(self, run: Run | None) -> float:
@@ -399,19 +403,29 @@ class TunerState:
     def phase(self) -> Phase:
         """The phase that runs: as declared, or training where updates were seen."""
         declared = self.context.workload.phase
-        return "train" if declared == "any" and any(r.updates for r in self.originals) else declared
+        return (
+            "train"
+            if declared == "any" and any(r.updates for r in self.originals)
+            else declared
+        )
 
     def in_phase(self, knob: Knob) -> bool:
         return self.phase == "any" or knob.phase in {self.phase, "any"}
 
     def tunable(self, *kinds: str) -> list[Knob]:
-        verdicts = ((knob, self.verdict_on(knob)) for knob in self.of_kind(*kinds) if knob.editable)
-        return [k for k, each in verdicts if each is None or each.outcome in {"found", "kept"}]
+        verdicts = (
+            (knob, self.verdict_on(knob)) for knob in self.of_kind(*kinds) if knob.editable
+        )
+        return [
+            k for k, each in verdicts if each is None or each.outcome in {"found", "kept"}
+        ]
 
     def held_by_config(self, kind: str) -> bool:
         """True if a knob of the documents sets this, and may be tuned there."""
         verdicts = [self.verdict_on(knob) for knob in self.of_kind(kind)]
-        return any(each is None or each.outcome not in {"ignored", "listed"} for each in verdicts)
+        return any(
+            each is None or each.outcome not in {"ignored", "listed"} for each in verdicts
+        )
 
     def current(self, knob: Knob) -> JsonScalar | tuple[JsonScalar, ...]:
         change = change_of(self.best, knob)
@@ -526,7 +540,9 @@ def run_trial(
     if request.expected_s > state.remaining_s - kept_s:
         needed_s = request.expected_s + more_s
         return state.skip(what, needed_s, kept_s=kept_s, matters=matters), None
-    result = yield SearchStep(request=replace(request, kept_s=kept_s), state=state, ahead=ahead)
+    result = yield SearchStep(
+        request=replace(request, kept_s=kept_s), state=state, ahead=ahead
+    )
     state = state.with_result(result)
     if isinstance(result, SkippedRun):
         needed_s, stopped = result.needed_s + more_s, result.stopped
@@ -544,6 +560,8 @@ def run_comparison(
     assert isinstance(result, Comparison)
     state = state.with_result(result)
     if result.cut_short:
-        missing = max(1, ab_test.rounds - len(result.counted))  # 1: a contended one, repeated
+        missing = max(
+            1, ab_test.rounds - len(result.counted)
+        )  # 1: a contended one, repeated
         state = state.skip(f"the rest of {what}", missing * round_s, matters=matters)
     return state, result

@@ -97,11 +97,14 @@ class ThroughputModel:
         growths = GROWTHS if self._falls(points) else GROWTHS[:1]
         for launch, growth in itertools.product(SPLITS, growths):
             shape = [
-                math.log(point.step_s) - _log_share(launch, growth, point.batch / self._first)
+                math.log(point.step_s)
+                - _log_share(launch, growth, point.batch / self._first)
                 for point in points
             ]
             split = _Split(launch, growth, statistics.fmean(shape))
-            belief = sum(_log_student(each - split.log_step_s, self._sigma) for each in shape)
+            belief = sum(
+                _log_student(each - split.log_step_s, self._sigma) for each in shape
+            )
             for point in points:
                 expected = self._log_rate(split, point.batch, point.workers)
                 belief += _log_student(math.log(point.rate) - expected, self._sigma)
@@ -119,7 +122,9 @@ class ThroughputModel:
         )
 
     def _mean(self, batch: float, workers: int) -> tuple[float, float]:
-        rates = [(weight, self._log_rate(each, batch, workers)) for weight, each in self._splits]
+        rates = [
+            (weight, self._log_rate(each, batch, workers)) for weight, each in self._splits
+        ]
         mean = sum(weight * rate for weight, rate in rates)
         return mean, sum(weight * (rate - mean) ** 2 for weight, rate in rates)
 

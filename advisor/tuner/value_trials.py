@@ -109,10 +109,14 @@ def requests_of(
         candidate = state.with_value(knob, value)
         if isinstance(candidate, Candidate):
             variant = Variant(candidate=candidate)
-            yield make_request(state, variant, ran=state.best_run, whole_batches=whole_batches)
+            yield make_request(
+                state, variant, ran=state.best_run, whole_batches=whole_batches
+            )
 
 
-def with_near_miss(state: TunerState, run: Run | None, knob: Knob, value: JsonScalar) -> TunerState:
+def with_near_miss(
+    state: TunerState, run: Run | None, knob: Knob, value: JsonScalar
+) -> TunerState:
     """With a value that may be chosen, if its run was faster within the tie."""
     if run is None or state.context.objective.broken(run) or unusable(state, run):
         return state
@@ -153,12 +157,16 @@ def tune_memory_savers(state: TunerState) -> Stage:
 def tune_precision(state: TunerState) -> Stage:
     for knob in state.tunable("precision"):
         choices = precision_choices(knob).items()
-        values = dict.fromkeys(v for dtype, v in choices if dtype in state.context.precisions)
+        values = dict.fromkeys(
+            v for dtype, v in choices if dtype in state.context.precisions
+        )
         if values:
             state = yield from try_with_consent(state, knob, list(values))
             continue
         here = ", ".join(state.context.precisions)
-        reason = f"No other value is known to compute in one of {here}, as this target does."
+        reason = (
+            f"No other value is known to compute in one of {here}, as this target does."
+        )
         state = state.set_verdict(knob, "kept", reason)
     return state
 
@@ -224,7 +232,9 @@ def shorten(state: TunerState, knob: Knob) -> Stage:
         reason = f"The original's quality could not be measured: {reference}."
         return state.set_verdict(knob, "refused", reason)
     counts, stop = step_counts(state, knob)
-    variants = [(Variant(candidate=candidate), f"{steps} steps") for steps, candidate in counts]
+    variants = [
+        (Variant(candidate=candidate), f"{steps} steps") for steps, candidate in counts
+    ]
     screened: dict[int, Verdict] = {}
     low, high, found = 0, len(counts) - 1, -1
     while low <= high:
@@ -238,7 +248,9 @@ def shorten(state: TunerState, knob: Knob) -> Stage:
         variant, name = variants[at]
         if at not in screened:
             state, screened[at] = yield from screen(state, reference, variant, name)
-        state, verdict = yield from confirm_quality(state, reference, variant, screened[at], name)
+        state, verdict = yield from confirm_quality(
+            state, reference, variant, screened[at], name
+        )
         if verdict.inside:
             return (yield from time_steps(state, knob, *counts[at], stop))
         stop = verdict.why
@@ -255,13 +267,17 @@ def step_counts(state: TunerState, knob: Knob) -> tuple[list[tuple[int, Candidat
         value = tidy_steps(original * share)
         candidate = state.with_value(knob, value)
         if isinstance(candidate, knobs.InvalidChange):
-            return list(found.items()), f"The search stopped because {plain_reason(candidate)}."
+            return list(
+                found.items()
+            ), f"The search stopped because {plain_reason(candidate)}."
         if value < original:
             found[value] = candidate
     return list(found.items()), "No smaller step count was tried."
 
 
-def time_steps(state: TunerState, knob: Knob, steps: int, candidate: Candidate, stop: str) -> Stage:
+def time_steps(
+    state: TunerState, knob: Knob, steps: int, candidate: Candidate, stop: str
+) -> Stage:
     """Time one whole item with the chosen steps."""
     state = yield from try_values(state, knob, [steps])
     verdict = state.verdict_on(knob)

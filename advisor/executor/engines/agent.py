@@ -76,7 +76,9 @@ class Agent:
         """Take the caller's variables, and tell what this machine offers."""
         os.environ.update(env)
         if not os.path.isdir(cwd):  # noqa: PTH112  any bytes
-            msg = f"There is no folder {cwd} there. Trials need the program at the same path."
+            msg = (
+                f"There is no folder {cwd} there. Trials need the program at the same path."
+            )
             raise EngineError(msg)
         return {"machine": read_machine(), "warnings": detect_isolation(cwd).notes}
 

@@ -132,7 +132,11 @@ def interpreter_of(script: str, path: str | None = None) -> str | None:
         found = SHEBANG.match(file.read(500).decode(errors="replace"))
     if found is None:
         return None
-    return found["python"] if found["env"] is None else shutil.which(found["python"], path=path)
+    return (
+        found["python"]
+        if found["env"] is None
+        else shutil.which(found["python"], path=path)
+    )
 
 
 def carrier_of(name: str, tables: Mapping[str, EngineTable]) -> Carrier | None:
@@ -162,7 +166,9 @@ def why_ended(said: str, code: int | None) -> Ending:
     for ending in ENDINGS:
         if match := re.search(ending.pattern, said):
             detail = next((text for text in match.groups() if text), "")
-            return ending._replace(what=f"{ending.what}: {detail}" if detail else ending.what)
+            return ending._replace(
+                what=f"{ending.what}: {detail}" if detail else ending.what
+            )
     last = next((line for line in reversed(said.splitlines()) if line.strip()), "")
     what = last.strip() or f"its command ended with exit code {code}"
     return Ending("", what, again=True)
@@ -179,8 +185,22 @@ QUEUED = "queued and waiting"
 LINES_KEPT = 50
 MOST_LOSSES = 3
 OF_THE_NODE = (
-    *("SLURM", "SRUN_", "SSH_", "RAY_", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_"),
-    *("HOSTNAME", "TMPDIR", "XDG_RUNTIME_DIR", "GPU_ADVISOR_RUNTIME_DIR", "GPU_DEVICE_ORDINAL"),
+    *(
+        "SLURM",
+        "SRUN_",
+        "SSH_",
+        "RAY_",
+        "CUDA_VISIBLE_DEVICES",
+        "ROCR_VISIBLE_DEVICES",
+        "NVIDIA_",
+    ),
+    *(
+        "HOSTNAME",
+        "TMPDIR",
+        "XDG_RUNTIME_DIR",
+        "GPU_ADVISOR_RUNTIME_DIR",
+        "GPU_DEVICE_ORDINAL",
+    ),
 )
 """Beginnings of variables that belong to a node; all others are the caller's."""
 
@@ -206,7 +226,9 @@ class Connection:
         self._greeted = False
         self.losses = 0
         self._machine: Machine | None = None
-        self.others = tuple(Connection(other, cwd, environ, say) for other in carrier.others)
+        self.others = tuple(
+            Connection(other, cwd, environ, say) for other in carrier.others
+        )
         """Further nodes, on which the same job runs at the same time."""
         self.cancel = threading.Event()
         """Ends the running trial, or the wait for a node, once it is set."""
@@ -306,14 +328,19 @@ class Connection:
             raise errors.EngineError(msg) from problem
         self._process = process
         works = (self._read, self._beat, self._overhear)
-        threads = [threading.Thread(target=work, args=(process,), daemon=True) for work in works]
+        threads = [
+            threading.Thread(target=work, args=(process,), daemon=True) for work in works
+        ]
         for thread in threads:
             thread.start()
         self._overhearing = threads[-1]
 
     def _read(self, process: subprocess.Popen[bytes]) -> None:
         lines = self._lines
-        with contextlib.suppress(ValueError), process.stdout or contextlib.nullcontext(()) as out:
+        with (
+            contextlib.suppress(ValueError),
+            process.stdout or contextlib.nullcontext(()) as out,
+        ):
             for line in out:
                 lines.put(line)
         lines.put(b"")
@@ -382,11 +409,17 @@ class Connection:
         self._overhearing.join(SIGNAL_S)
         self.losses += 1
         ended = why_ended("\n".join(self._said), process.returncode if process else None)
-        by_hand = f"Run `{shlex.join((*self._carrier.words, 'hostname'))}` by hand." if why else ""
+        by_hand = (
+            f"Run `{shlex.join((*self._carrier.words, 'hostname'))}` by hand."
+            if why
+            else ""
+        )
         next_step = ended.next_step or ("" if self._greeted else by_hand)
         why = f"{(why or ended.what).rstrip('.')}. {next_step}".rstrip()
         if not self._greeted:
-            return errors.EngineError(f"No agent came up through {self._carrier.shown}: {why}")
+            return errors.EngineError(
+                f"No agent came up through {self._carrier.shown}: {why}"
+            )
         again = ended.again and self.losses < MOST_LOSSES
         return errors.NodeLostError(f"The node {self.host} was lost: {why}", again=again)
 

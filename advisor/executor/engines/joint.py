@@ -123,7 +123,9 @@ class JointEngine:
             running, first = set(ends), None
             while running:
                 ended, running = futures.wait(running, TICK_S, futures.FIRST_COMPLETED)
-                no_runs = (e for e in ended if e.exception() or isinstance(e.result(), Failure))
+                no_runs = (
+                    e for e in ended if e.exception() or isinstance(e.result(), Failure)
+                )
                 first = first or next(no_runs, None)
                 if self._cancel.is_set() or first:
                     self._off.set()

@@ -57,6 +57,10 @@ def digest(path: Path) -> str:
         if not path.is_file():
             return ""
         size = path.stat().st_size
-        return str(size) if size > LARGEST_BYTES else hashlib.sha256(path.read_bytes()).hexdigest()
+        return (
+            str(size)
+            if size > LARGEST_BYTES
+            else hashlib.sha256(path.read_bytes()).hexdigest()
+        )
     except OSError as problem:
         return os.strerror(problem.errno or 0)

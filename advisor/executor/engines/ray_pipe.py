@@ -33,7 +33,9 @@ class Pipe:
     """A command on the node of this actor."""
 
     def __init__(self, command: list[str]) -> None:
-        environ = {name: text for name, text in os.environ.items() if name not in SET_BY_RAY}
+        environ = {
+            name: text for name, text in os.environ.items() if name not in SET_BY_RAY
+        }
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(
             [*APART, *command], env=environ, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0
@@ -117,7 +119,9 @@ def _started(ray: Any, start: Callable[[], Any], wanted: dict[str, Any]) -> Any:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="ray", allow_abbrev=False)
     parser.add_argument("--address", default="auto")
-    parser.add_argument("--num-gpus", type=float, help="default: 1, where the cluster has any")
+    parser.add_argument(
+        "--num-gpus", type=float, help="default: 1, where the cluster has any"
+    )
     parser.add_argument("--num-cpus", type=float, default=1.0)
     parser.add_argument("--accelerator-type")
     parser.add_argument("command", nargs="+")

@@ -92,7 +92,9 @@ def cancellable() -> Iterator[threading.Event]:
             raise KeyboardInterrupt
         off.set()
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {
+        number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
         yield off
     finally:
