@@ -1,4 +1,4 @@
-"""Baseline, and the settings that a run of it shows to be followed."""
+"""Baseline, and settings that its runs show to be followed."""
 
 import re
 from collections.abc import Sequence
@@ -13,17 +13,17 @@ from advisor.tuner.effects import LOADER_KINDS
 from advisor.tuner.state import CEILINGS_S, SearchStep, Stage, Trials, TunerState, run_trial
 
 FEW_PROCESSES = 8
-"""With fewer there is no second baseline: the confirmation repeats the original."""
+"""With fewer, no second baseline: the confirmation repeats the original."""
 WAIT_FOR_ITEM = 0.1
-"""Part of the budget, from its first step on, for one item of a sampler."""
+"""Share of the budget for a sampler's item, from its first step."""
 MOST = 3
 """The third only where two disagree."""
 STEP_SHARES = (0.5, 0.25, 0.1, 0.05, 0.025, 0.01)
-"""Shares of the original sampling steps that are tried."""
+"""Shares of the original sampling steps to try."""
 
 
 def measure_baseline(state: TunerState) -> Trials[TrialResult | None]:
-    """Run the original until its processes agree, or one fails."""
+    """Run the original until processes agree or one fails."""
     forwards: float | None = None
     for number in range(MOST):
         if number and state.originals and not needs_another(state):
@@ -49,8 +49,8 @@ def baseline_request(
 ) -> TrialRequest:
     """Run the original to one item, then its parts alone.
 
-    With known `forwards` of an item none has to end. Without, a sampler whose steps could
-    be fewer is given up after a part of the budget.
+    With known `forwards` of an item none has to end. Else a sampler that could take fewer
+    steps is given up after a part of the budget.
     """
     cpus = state.context.cpus
     plan = state.plan(
@@ -72,7 +72,7 @@ def baseline_request(
 
 
 def forwards_by_few_steps(state: TunerState) -> Trials[float | None]:
-    """Scale the forwards of an item from a short one."""
+    """Scale an item's forwards from a short one."""
     few = with_few_steps(state)
     steps = next((c for c in few.changes if c.kind == "timesteps"), None)
     if steps is None or not isinstance(steps.old, int) or not isinstance(steps.new, int):
@@ -100,7 +100,7 @@ def with_few_steps(state: TunerState) -> Candidate:
 
 
 def tidy_steps(steps: float) -> int:
-    """A count that people would write: two significant digits."""
+    """A count as people write it: two significant digits."""
     return max(1, round(float(f"{steps:.2g}")))
 
 
@@ -115,10 +115,10 @@ def needs_another(state: TunerState) -> bool:
 
 
 def is_too_small(state: TunerState) -> bool:
-    """True if the budget holds no candidate and its confirmation."""
+    """True if the budget holds no candidate with confirmation."""
     if len(state.originals) > 1:
         return state.fewest_s > state.remaining_s
-    # The first process may have found cold caches, which only its start-up shows.
+    # The first process may have met cold caches, shown only by its start-up.
     run = state.original
     stepping = 1.0 - min(1.0, (run.startup_s or 0.0) / max(run.wall_s, 1e-9))
     return stepping * state.fewest_s > state.remaining_s
@@ -132,9 +132,9 @@ def worth_trying(state: TunerState) -> bool:
 
 
 MOST_PROCESSES = 2
-"""Short ones, beside those that the search needs anyhow."""
+"""Short ones, beside those the search needs anyhow."""
 CRASHES = ("crash-start", "crash-step", "config-rejected")
-"""Failures of values that do not go together; after others they were too large."""
+"""Failures of clashing values; after others they were too large."""
 
 
 def discover_knobs(state: TunerState) -> Stage:
@@ -174,7 +174,7 @@ def discover_knobs(state: TunerState) -> Stage:
         if failed is None:
             others = (each for each in left if each in doubts and each not in tested)
             left = (*others, *discovery.better_half(again, doubts))
-        else:  # values that the message names stay as they are
+        else:  # values that the message names stay
             named = (
                 set(re.findall(r"\d+", failed.evidence))
                 if failed.kind in CRASHES
@@ -188,7 +188,7 @@ def discover_knobs(state: TunerState) -> Stage:
 def planned(
     state: TunerState, left: Sequence[Suspect], failed: Failure | None
 ) -> Sequence[Move]:
-    """Values for the suspects: smaller after a failure, after a crash reversed too."""
+    """Suspects' values: smaller after a failure, reversed too after a crash."""
     seen, lower = state.original.effects, failed is not None
     crashed = failed is not None and failed.kind in CRASHES
     peak_gib = state.original.peak_mem_gib

@@ -1,4 +1,4 @@
-"""Code changes, tried inside the process and suggested once a comparison confirmed them."""
+"""Code changes tried in the process, suggested once a comparison confirms them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -28,15 +28,15 @@ from advisor.tuner.state import (
 )
 
 MOST_COMPARED = 4
-"""Suggestions that get a comparison of their own, the most promising first."""
+"""Suggestions that get their own comparison, most promising first."""
 MOST_VALUES = 4
-"""Worker counts, and growths of a batch, that get a process."""
+"""Worker counts and batch growths that get a process."""
 COMPILE_S = 30.0
-"""Assumed time of a compilation, until one was measured."""
+"""Assumed compilation time, until one is measured."""
 WORTH_COMPUTE = 0.3
-"""Share of the time in the model's calls from which on faster ones gain enough."""
+"""Share of time in model calls from which faster ones gain enough."""
 LAUNCH_BOUND = 0.2
-"""Share of kernel launches from which on CUDA graphs come first."""
+"""Share of kernel launches from which CUDA graphs come first."""
 
 
 Tried = tuple[Variant, Run]
@@ -46,17 +46,17 @@ Tried = tuple[Variant, Run]
 class Switch:
     name: str
     effect: str
-    """Field of Effects that tells whether it is on."""
+    """Field of Effects that tells if it is on."""
     kind: str = ""
-    """The knob that would hold it in a config."""
+    """Knob that would hold it in a config."""
     _: KW_ONLY
     off: object = False
-    """Its value where the switch is worth a try; None: any that was seen."""
+    """Its value that makes the switch worth a try; None: any seen."""
     needs: tuple[str, ...] = ()
     """cuda, training; compute: much of it without a GPU; tolerance: for other rounding."""
     values: Callable[[TunerState], tuple[str, ...]] = lambda _: ("",)
     statement: str = ""
-    """Code that can stand by itself after the imports."""
+    """Code that can stand alone after the imports."""
     code: str = ""
     """Other code to write."""
 
@@ -66,7 +66,7 @@ class Switch:
 
 
 def autocast_dtypes(state: TunerState) -> tuple[str, ...]:
-    """Dtype of autocast; float16 only without gradients."""
+    """Autocast dtype; float16 only without gradients."""
     if "bfloat16" in state.context.precisions:
         return ("bfloat16",)
     return (
@@ -75,7 +75,7 @@ def autocast_dtypes(state: TunerState) -> tuple[str, ...]:
 
 
 def thread_counts(state: TunerState) -> tuple[str, ...]:
-    """Two thread counts worth a trial: what the workers leave first."""
+    """Two thread counts to try: what the workers leave first."""
     seen = state.incumbent_run.effects
     cpus = max(1, state.context.cpus // (seen.world_size or 1))
     left = [max(1, cpus - seen.workers)] if seen.workers else []
@@ -156,10 +156,10 @@ def applies(state: TunerState, switch: Switch) -> bool:
 
 
 def suggest_changes(state: TunerState) -> Stage:
-    """Try changes of the code and compare the faster ones.
+    """Try code changes and compare the faster ones.
 
-    The loader comes first where the program waits for it, else the batch. Compilation costs
-    most: it comes last, unless launches take the time.
+    The loader comes first if the program waits for it, else the batch. Compilation costs
+    most and comes last, unless launches dominate.
     """
     stages = [try_loader_arguments, try_batches]
     for stage in stages if state.waits else reversed(stages):
@@ -175,7 +175,7 @@ def suggest_changes(state: TunerState) -> Stage:
 
 
 def compare_faster(state: TunerState) -> Stage:
-    """Compare the most promising suggestions, each in its share of the budget."""
+    """Compare the most promising suggestions, each in its budget share."""
     waiting = [s for s in state.suggestions if s.outcome is None and is_sure(state, s.run)]
     waiting = sorted(waiting, key=lambda each: -each.gain)[:MOST_COMPARED]
     for number, suggestion in enumerate(waiting):
@@ -259,8 +259,8 @@ def fastest(
 ) -> Trials[Tried | None]:
     """Run `variants`; the fastest that beats the incumbent, and `best` by a tie, else `best`.
 
-    A gain within the tie is taken if none is larger. Climbing ends at the first that does
-    not fit, or at two in a row without a gain: one may have met a slow moment.
+    A gain within the tie counts if none is larger. Climbing ends at the first misfit, or
+    at two in a row without a gain: one may have met a slow moment.
     """
     missed = False
     for number, variant in enumerate(variants):
@@ -291,9 +291,9 @@ def is_sure(state: TunerState, run: Run) -> bool:
 def try_variant(
     state: TunerState, queue: Sequence[Variant], knob: Knob | None
 ) -> Trials[Run | None]:
-    """Sound run of the first variant; None where it did not fit, apply or keep the bounds.
+    """Sound run of the first variant; None if it did not fit, apply or keep bounds.
 
-    The budget must hold its comparison too, beside that of an earlier one.
+    The budget must hold its comparison too, beside an earlier one's.
     """
     variant, waiting = queue[0], any(each.outcome is None for each in state.suggestions)
     compared_s = FEWEST_ROUNDS * state.round_s * (2 if waiting else 1)
@@ -330,15 +330,15 @@ def leave_out(state: TunerState, variant: Variant, run: Run, why: str) -> TunerS
 def counts_alike(state: TunerState, run: Run) -> bool:
     """True if the batch of `run` was read as in the incumbent's runs.
 
-    If it differs by more than was asked of the loader, it was misread, as in compiled code,
-    and so was the rate. Batches that vary between runs are not compared.
+    If it differs by more than asked of the loader, it and the rate were misread, as in
+    compiled code. Batches that vary between runs are not compared.
     """
     batches = {batch_share(each) for each in state.incumbent_runs}
     return len(batches) > 1 or batch_share(run) in batches
 
 
 def batch_share(run: Run) -> float | None:
-    """Observed batch over the batch that the loader was asked for, if it was."""
+    """Observed batch over the one asked of the loader, if any."""
     return run.effects.batch and run.effects.batch / (run.effects.batch_asked or 1)
 
 
@@ -360,7 +360,7 @@ def try_switch(state: TunerState, switch: Switch, others: Sequence[Switch]) -> S
     inside = ""
     if "tolerance" in switch.needs:
         if not is_sure(state, run):
-            return state  # too little to pay for the comparison of its results
+            return state  # too little to pay for comparing its results
         state, verdict = yield from passes_gate(state, variant, run)
         if not verdict.inside:
             return leave_out(state, variant, run, f"{verdict.figures}. {verdict.why}")
@@ -380,7 +380,7 @@ def caution(run: Run) -> str:
 
 
 def try_batches(state: TunerState) -> Stage:
-    """Double each batch that may only be suggested, while that is faster."""
+    """Double each batch that may only be suggested, while faster."""
     for knob in state.tunable("batch_size"):
         if state.context.workload.validation:
             reason = "Left as it is: the training may use it too, and its validation was measured."
@@ -393,7 +393,7 @@ def try_batches(state: TunerState) -> Stage:
 
 
 def try_batches_in_code(state: TunerState) -> Stage:
-    """Suggest a larger batch of the DataLoader, where the code holds it."""
+    """Suggest a larger DataLoader batch, where the code holds it."""
     seen = state.incumbent_run.effects
     old, site = seen.batch_asked or 0, seen.loader_site
     whatifs = {of_loader({"batch_size": size}, site): size for size in doubled(state, old)}
@@ -409,13 +409,13 @@ def try_batches_in_code(state: TunerState) -> Stage:
 
 
 def doubled(state: TunerState, batch: int) -> list[int]:
-    """Batch doubled again and again, as far as the data fill it."""
+    """Doublings of `batch` that the data fill."""
     sizes = [batch * 2**n for n in range(1, MOST_VALUES + 1)]
     return [size for size in sizes if batch < size <= largest_batch(state, batch)]
 
 
 def try_larger_batches(state: TunerState, knob: Knob) -> Stage:
-    """Suggest the largest batch that was faster than the one before."""
+    """Suggest the largest batch faster than the one before."""
     old, before = int(str(state.current(knob))), len(state.skipped)
     variants = []
     for value in doubled(state, old):
@@ -446,7 +446,7 @@ def try_larger_batches(state: TunerState, knob: Knob) -> Stage:
 
 
 def try_loader_arguments(state: TunerState) -> Stage:
-    """Try loader arguments, each on top of the faster ones."""
+    """Try loader arguments, each atop the faster ones."""
     seen = state.incumbent_run.effects
     if seen.workers is None:
         return state

@@ -26,9 +26,9 @@ from advisor.tuner.state import (
 OUTLIVING_ROUNDS = stats.pairs_that_outlive(1)
 """Fewest rounds whose exact bounds outlive a wrong one: 12."""
 LARGE_GAIN, ROUNDS_OF_LARGE_GAINS = 1.5, 8
-"""A gain that so many rounds prove or refute, whatever the noise."""
+"""A gain that so many rounds settle, whatever the noise."""
 MOST_ROUNDS = 20
-"""More rounds narrow the bounds too slowly to be worth their time."""
+"""More rounds narrow the bounds too slowly to pay."""
 
 
 def confirm(state: TunerState) -> Stage:
@@ -85,7 +85,7 @@ def most_rounds(state: TunerState, base: Candidate, *, again: bool) -> int:
 
 
 def with_comparison(state: TunerState, winner: Candidate, result: Comparison) -> TunerState:
-    """With the rounds of `winner`, unless it loses results."""
+    """With `winner`'s rounds, unless it loses results."""
     state = replace(state, likely=False)
     lost = [
         output_check.output_regression(state.originals, run) for run in result.runs(AFTER)
@@ -101,7 +101,7 @@ def with_comparison(state: TunerState, winner: Candidate, result: Comparison) ->
 
 
 def refuse_batch(state: TunerState, winner: Candidate, why: str) -> TunerState:
-    """Without the confirmations of `winner`, and with the reason against its batch."""
+    """Without `winner`'s confirmations, with the reason against its batch."""
     for change in winner.changes:
         if change.kind == "batch_size":
             reason = f"Not written: {change.new} {why}"
@@ -112,7 +112,7 @@ def refuse_batch(state: TunerState, winner: Candidate, why: str) -> TunerState:
 
 
 def to_finish_s(state: TunerState) -> float:
-    """Time of one whole batch of items; 0 where a process finishes one anyhow."""
+    """Time of a whole batch of items; 0 if a process finishes one anyhow."""
     run = state.incumbent_run
     if not state.iterative or run.whole_units or state.context.workload.quality:
         return 0.0
@@ -136,7 +136,7 @@ def restores_constraints(state: TunerState, before: Sequence[Run]) -> bool:
 
 
 def proven_confirmations(state: TunerState) -> tuple[Comparison, ...]:
-    """Chain of confirmations from the original to the best."""
+    """Confirmations from the original to the best."""
     chain: tuple[Comparison, ...] = ()
     for each in state.confirmations:
         before = each.ab_test.before.candidate
@@ -150,7 +150,7 @@ def proven_confirmations(state: TunerState) -> tuple[Comparison, ...]:
 
 
 def proven_candidate(state: TunerState) -> Candidate:
-    """Best proven candidate; the original if there is none."""
+    """Best proven candidate, else the original."""
     chain = proven_confirmations(state)
     return chain[-1].ab_test.after.candidate if chain else Candidate()
 
@@ -168,10 +168,10 @@ def back_to(state: TunerState, candidate: Candidate) -> TunerState:
 def wanted_rounds(
     state: TunerState, base: Candidate, expected_gain: float, *, again: bool = False
 ) -> int:
-    """Number of rounds that settle a gain of this size over `base`.
+    """Rounds that settle a gain of this size over `base`.
 
-    It makes Student's bounds half as wide as the gain. A large gain needs few, however noisy:
-    ranks prove it where the runs of both arms do not overlap. Fixed before the first round.
+    They make Student's bounds half as wide as the gain. A large gain needs few, however
+    noisy: ranks prove it where the arms' runs do not overlap. Fixed beforehand.
     """
     least = GOOD_ROUNDS if state.context.consents else MOST_RESERVED
     least = OUTLIVING_ROUNDS if again else least
@@ -188,13 +188,13 @@ def wanted_rounds(
 
 
 WITH_VALIDATION = 1.5
-"""Time of a pass with its validation, over that of its training steps."""
+"""Time of a pass with validation, over that of its training steps."""
 INCONCLUSIVE = {"timeout", "interrupted"}
 """Failures that say nothing about the batch."""
 
 
 def check_memory(state: TunerState) -> Stage:
-    """Run a proven batch on a card through a pass: validation may need more."""
+    """Run a card's proven batch through a pass: validation may need more."""
     winner = proven_candidate(state)
     run = proven_run(state, winner)
     grown = [knob for knob in state.of_kind("batch_size") if change_of(winner, knob)]
@@ -243,7 +243,7 @@ def seen_memory(state: TunerState, run: Run) -> str:
 
 
 def memory_caveat(state: TunerState, run: Run) -> str:
-    """Sentence on memory that the measured steps do not show; else empty."""
+    """Sentence on memory that measured steps do not show; else empty."""
     if not run.on_gpu or run.held_gib is None:
         return ""
     return (

@@ -17,7 +17,7 @@ LINKED = "Moves with what it is linked to."
 def decisions(
     state: TunerState, winner: Candidate, trials: Sequence[TrialResult], stop: Stop | None
 ) -> tuple[Decision, ...]:
-    """Decide on every knob and linked value, once the search stopped or was cut off."""
+    """Decide on every knob and linked value, once the search stopped or was cut."""
     whole = stop is not None and stop.reason == "done"
     changes = {key_of(change): change for change in winner.changes}
     found = []
@@ -55,7 +55,7 @@ def shared(setting: Knob | Change) -> dict[str, Any]:
 
 
 def moves(trial: TrialResult, knob: Knob) -> bool:
-    """True if a trial of the search gave `knob` another value."""
+    """True if a trial gave `knob` another value."""
     asked = trial.request
     change = change_of(asked.variant.candidate, knob)
     return asked.purpose == "search" and change is not None and not trial.repeated

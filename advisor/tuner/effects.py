@@ -1,4 +1,4 @@
-"""Effects of settings: asked values against observed ones, and on a training."""
+"""Effects of settings: asked against observed values, and on a training."""
 
 from advisor import knobs, numbers
 from advisor.knobs.registry import REGISTRY, loader_arguments
@@ -39,7 +39,7 @@ def is_ignored(knob: Knob, candidate: Candidate, before: Run, after: Run) -> boo
 def set_ignored(
     state: TunerState, knob: Knob, candidate: Candidate, run: Run
 ) -> TunerState:
-    """Set the verdict that the program ignores `knob`, and what it uses."""
+    """Note that the program ignores `knob`, and what it uses."""
     seen = run.effects
     if not state.in_phase(knob):
         return state.set_verdict(knob, "listed", other_phase(knob, state))
@@ -60,7 +60,7 @@ def other_phase(knob: Knob, state: TunerState) -> str:
 
 
 def overriding(leaf: str, value: object, run: Run) -> str:
-    """Clause on a command-line value that overrides a knob named `leaf`; else empty."""
+    """Clause on a command-line value that overrides the knob `leaf`; else empty."""
     name = leaf.rsplit(".", 1)[-1].split("[", maxsplit=1)[0]
     arguments = dict(run.effects.arguments)
     if name not in arguments or arguments[name] == value:
@@ -84,8 +84,8 @@ def is_only_suggested(state: TunerState, knob: Knob) -> bool:
 def alters_training(state: TunerState, candidate: Candidate, run: Run) -> bool:
     """True if `candidate` changes the samples of an update.
 
-    An accumulation that moves along makes up for it, if the program was seen to follow it,
-    or if torch's optimizer steps and nothing could be seen.
+    An accumulation that moves along offsets it, if the program was seen to follow, or if
+    torch's optimizer steps and nothing could be seen.
     """
     if not (state.trains or run.trains) or all(
         c.kind != "batch_size" for c in candidate.changes
@@ -104,7 +104,7 @@ def alters_training(state: TunerState, candidate: Candidate, run: Run) -> bool:
 
 
 def training_note(state: TunerState, times: float) -> str:
-    """Advice on the learning rate of a batch that is `times` as large."""
+    """Advice on the learning rate of a batch `times` as large."""
     linear, root = (f"{numbers.measure(times**power, 3)} times" for power in (1.0, 0.5))
     return (
         f"{'' if any(run.updates for run in state.originals) else MAY_TRAIN}"

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from advisor.model import TRAINING_STEPS, ResultFile, Run
 
 FEWER = 0.5
-"""Least share of the expected files or items: the last may be on their way."""
+"""Least share of expected files or items: the last may be on their way."""
 ONE_EACH = 0.5
-"""Files, or entries of one, an item, from which on results grow with items."""
+"""Files, or entries of one, an item, from which results grow with items."""
 ENOUGH = 4.0
-"""Files or items that must be expected before their number tells anything."""
+"""Fewest expected files or items whose number tells anything."""
 BUFFER_BYTES = 16384
-"""Bytes of a file that an ended program may not have flushed."""
+"""Bytes of a file that may stay unflushed at the end."""
 RELATIVE, ABSOLUTE = 1e-2, 1e-3
-"""Two numbers that differ by no more are equal but for rounding."""
+"""Numbers that differ by no more are equal but for rounding."""
 STRAYS = 0.05
 """Share of a picture's samples that rounding may move across a threshold."""
 
@@ -22,7 +22,7 @@ STRAYS = 0.05
 def output_regression(originals: Sequence[Run], after: Run) -> str:
     """Sentence on lost or changed results of an inference; empty if none.
 
-    A training draws what it drops in another epoch, and its files are checkpoints.
+    A training draws what it drops in another epoch; its files are checkpoints.
     """
     if after.step_kind in TRAINING_STEPS:
         return ""
@@ -46,7 +46,7 @@ def _left_out(before: Run, after: Run) -> str:
 
 
 def _fewer_files(before: Run, after: Run) -> str:
-    """Find fewer files than scaled from `before`, if items leave files of their own."""
+    """Find fewer files than scaled from `before`, if items leave their own."""
     files, items, found = before.files_in_window, in_window(before), after.files_in_window
     if found is None or not files or not items or files / items < ONE_EACH:
         return ""
@@ -60,12 +60,12 @@ def _fewer_files(before: Run, after: Run) -> str:
 
 
 def in_window(run: Run) -> float:
-    """Whole items that were finished inside the window."""
+    """Whole items finished inside the window."""
     return min(run.units, run.whole_units)
 
 
 def _fewer_items(before: Run, after: Run) -> str:
-    """Find files with too few entries, those in a buffer counted."""
+    """Find files with too few entries, buffered ones counted."""
     if not before.whole_units or (before.files_in_window or 0) >= ONE_EACH * in_window(
         before
     ):

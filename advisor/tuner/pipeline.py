@@ -44,7 +44,7 @@ def next_request(context: TuningContext, results: Sequence[Result]) -> SearchSte
 
 
 def pipeline(context: TuningContext) -> Generator[SearchStep, Result, Stop]:
-    """Send all requests of one search; return its end."""
+    """Send a search's requests; return its end."""
     start = TunerState(context=context, remaining_s=context.budget_s)
     state, failed = yield from measure_baseline(start)
     if failed is not None:
@@ -87,7 +87,7 @@ def tune_gated_knobs(state: TunerState) -> Stage:
 
 
 def look_again(state: TunerState) -> Stage:
-    """Compare gains that the noise of single runs hid, where nothing was proven."""
+    """Compare gains hidden by single runs' noise, if nothing was proven."""
     if not is_proven(state):
         state = replace(state, second_look=True)
         for near in sorted(state.near_misses, key=lambda each: -each.gain):

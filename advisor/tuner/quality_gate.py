@@ -1,8 +1,7 @@
 """Quality gate of candidates that may change results.
 
-A candidate and its reference run in pairs of equal seeds. One pair chooses; pairs of other
-seeds, and other items where a command for them is declared, decide: their bounds must lie
-inside the tolerance.
+Candidate and reference run in pairs of equal seeds. One pair chooses; pairs of other
+seeds, and other items if their command is declared, decide by bounds inside the tolerance.
 """
 
 import math
@@ -27,11 +26,11 @@ from advisor.tuner.state import (
 FIRST_QUALITY = 3.0
 """Short processes that a quality run may take, before one was seen."""
 CHOOSING, CONFIRMING = 1, 101
-"""The first repetition of each: no seed of one is a seed of the other."""
+"""First repetition of each: they share no seed."""
 REFERENCE_RUNS = 3
-"""Seeds of the reference: they show what a seed changes."""
+"""Reference seeds: they show what a seed changes."""
 MOST_RUNS = 12
-"""More runs a side are not worth their time."""
+"""More runs a side do not pay."""
 BOTH_SIDES = 2**0.5
 """Both sides vary as one does, at most independently."""
 SEEDS_IGNORED = (
@@ -43,7 +42,7 @@ CHECK_SHARE = 0.25
 """Part of the remaining budget for the original beside the best free candidate."""
 
 Pairs = list[tuple[Run, Run]]
-"""Runs of the reference and the candidate with equal seeds."""
+"""Runs of reference and candidate with equal seeds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +51,7 @@ class Verdict:
     figures: str = ""
     """Measured values: `: drift 0.2 % of 2 % allowed`."""
     why: str = ""
-    """Sentence on why it is not inside, or not confirmed."""
+    """Reason why it is not inside or not confirmed."""
     refuted: bool = True
     """Other runs or seeds would not help: the next candidate may be tried."""
     pairs: Pairs = field(default_factory=list)
@@ -61,17 +60,17 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """Best free candidate, and its quality runs with the seeds that choose."""
+    """Best free candidate, with its quality runs of choosing seeds."""
 
     variant: Variant
     runs: tuple[Run, ...] = ()
     """Empty where losses or outputs of the user's own command are compared."""
     spent: Mapping[str, float] = field(default_factory=dict)
-    """Share of each tolerance that earlier calls have given away."""
+    """Share of each tolerance that earlier calls spent."""
 
 
 def passes_gate(state: TunerState, variant: Variant, run: Run) -> Trials[Verdict]:
-    """True if `variant`, which ran as `run`, stays inside the declared tolerance.
+    """True if `variant`, run as `run`, stays inside the declared tolerance.
 
     Losses of a short training or outputs of an inference are compared, else the declared
     quality measures. Nothing to compare is not inside.
@@ -99,7 +98,7 @@ def passes_gate(state: TunerState, variant: Variant, run: Run) -> Trials[Verdict
 
 
 def drifts_of(before: Run, after: Run) -> tuple[float, ...]:
-    """Relative differences of losses step by step, or of outputs."""
+    """Relative differences of losses by step, or of outputs."""
     of_losses = quality.loss_drifts(before.losses, after.losses)
     return of_losses or quality.output_errors(before.effects, after.effects)
 
@@ -254,7 +253,7 @@ def spread_and_room(
     pairs: Pairs,
     judgement: quality.QualityJudgement,
 ) -> tuple[float, float]:
-    """Spread of a measure from run to run, and what the tolerance leaves."""
+    """Spread of a measure between runs, and what the tolerance leaves."""
     name, limit = judgement.measure, judgement.limit or 0.0
     slack, left = (
         abs(limit - (each or 0.0)) for each in (judgement.reference, judgement.value)
@@ -285,7 +284,7 @@ def figure_of(judgement: quality.QualityJudgement, *, declared: bool) -> str:
 def run_seeds(
     state: TunerState, variant: Variant, count: int, expected_s: float = 0.0
 ) -> Trials[tuple[tuple[Run, ...], str]]:
-    """Runs of the quality command with choosing seeds, and why they end."""
+    """Quality runs with choosing seeds, and why they end."""
     runs: list[Run] = []
     for repeat in range(CHOOSING, CHOOSING + count):
         request = seeded_request(state, variant, "quality", repeat, expected_s)
@@ -318,8 +317,7 @@ def screen(
 def measure_reference(state: TunerState) -> Trials[Reference | str]:
     """Run the best free candidate's quality command; the reason where it shows no figures.
 
-    The original runs beside it where that costs little. A candidate that changed results is
-    given up.
+    The original runs beside it if that costs little. Changed results end the candidate.
     """
     free = Variant(candidate=state.best.only("free", "training"))
     state, (runs, why) = yield from run_seeds(state, free, REFERENCE_RUNS)

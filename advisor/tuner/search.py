@@ -1,7 +1,7 @@
 """Search of batch and workers together, guided by a model.
 
-A slow loader hides the gain of a larger batch, and a small batch that of a loader: both are
-one search. It ends when no further point promises more than a tie.
+A slow loader hides a larger batch's gain, a small batch a loader's: both are one search.
+It ends when no point promises more than a tie.
 """
 
 import math
@@ -33,13 +33,13 @@ from advisor.tuner.throughput_model import Forecast, Point, fitted
 
 DOUBLINGS = 10
 LEAP = 8
-"""Largest growth of the batch at once, where memory holds it."""
+"""Largest growth of the batch at once, if memory holds it."""
 LEAST_GAIN = 0.009
 """A smaller expected gain ends the search, and rates so close tie."""
 DEAREST = 4.0
-"""Usual processes that the window of a large batch may take."""
+"""Usual processes that a large batch's window may take."""
 FEWEST_STEPS = 4
-"""Steps that a batch must leave of a pass over the data in a training."""
+"""Steps that a training's batch must leave of a pass over the data."""
 
 FLAT = "the rate is flat"
 OUT_OF_BUDGET = "the rest of the budget was kept for the proof"
@@ -49,7 +49,7 @@ OTHER_DRAWS = (
 )
 
 GridPoint = tuple[int, int]
-"""Batch and workers; 0 stands for a knob that is not moved."""
+"""Batch and workers; 0: the knob is not moved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class Grid:
     knobs: tuple[Knob | None, Knob | None]
     start: GridPoint
     runs: Mapping[GridPoint, tuple[Candidate, Run]]
-    """Runs that may be chosen, and that of the start."""
+    """Runs to choose from, and the start's."""
     points: tuple[Point, ...]
     """All runs, for the model."""
     loads: tuple[tuple[int, float], ...]
@@ -74,7 +74,7 @@ class Grid:
         return model.at(batch_of(point), point[1])
 
     def without(self, point: GridPoint, why: str, *, larger: bool | None = None) -> Self:
-        """Without `point`, and without larger batches where it moved the batch."""
+        """Without `point`, or larger batches where it moved the batch."""
         larger = point[0] != self.start[0] if larger is None else larger
         grid = replace(self, refused=self.refused | {point})
         return (
@@ -98,7 +98,7 @@ def tune_batch_and_workers(state: TunerState) -> Stage:
 
 
 def tune_workers(state: TunerState, workers: Sequence[Knob]) -> Stage:
-    """The worker counts alone, while the program waits for data."""
+    """Worker counts alone, while the program waits for data."""
     for knob in workers:
         if state.waits:
             state = yield from explore(state, None, knob)
@@ -165,7 +165,7 @@ def request_at(
 def next_requests(
     state: TunerState, grid: Grid, point: GridPoint
 ) -> Iterator[TrialRequest]:
-    """Requests that follow `point` if each of them runs as fast as may be hoped."""
+    """Requests that follow `point` if each runs as fast as hoped."""
     candidate = candidate_at(state, grid, point)
     while isinstance(candidate, Candidate):
         run = replace(grid.runs[grid.start][1], peak_mem_gib=None)
@@ -224,14 +224,14 @@ def largest_batch(state: TunerState, batch: int) -> int:
 
 
 def is_outlier(state: TunerState, grid: Grid, point: GridPoint, run: Run) -> bool:
-    """True if `run` is at half of its forecast, and not level with the start."""
+    """True if `run` is at half its forecast, and not level with the start."""
     rate = math.log(state.context.objective.pace(run))
     is_level = abs(rate - math.log(grid.points[0].rate)) <= math.log1p(state.tie_threshold)
     return rate < grid.forecast(point).log_rate - math.log(COLLAPSED) and not is_level
 
 
 def unusable(state: TunerState, run: Run) -> str:
-    """Reason against any candidate that ran so; empty without one."""
+    """Reason against any candidate that ran so; else empty."""
     if lost := output_check.output_regression(state.originals, run):
         return f"would change results. {lost}".rstrip(".")
     limit_gib = state.context.memory_limit_gib
@@ -241,7 +241,7 @@ def unusable(state: TunerState, run: Run) -> str:
 
 
 def refusal(state: TunerState, point: GridPoint, candidate: Candidate, run: Run) -> str:
-    """Reason why the candidate of `run` must not be chosen; empty without one."""
+    """Reason against choosing the candidate of `run`; else empty."""
     if why := unusable(state, run):
         return f"{point[0]} {why}"
     seen = run.effects.batch
@@ -267,7 +267,7 @@ def most_promising(state: TunerState, grid: Grid) -> tuple[GridPoint | None, flo
     """Point with the largest expected gain, and that gain.
 
     Without one, the best batch with the config's own workers, to show their effect, then
-    fewer workers that may tie, else None. Points that fit into the budget come first.
+    fewer workers that may tie, else None. Points within the budget come first.
     """
     ran = {point: worth(state, grid, point) for point in allowed_points(state, grid)}
     top = max((each.log_rate for each in ran.values()), default=-math.inf)
@@ -316,7 +316,7 @@ def allowed_points(state: TunerState, grid: Grid) -> list[GridPoint]:
 
 
 def extra_s(state: TunerState, grid: Grid, point: GridPoint) -> float:
-    """Time by which the window at `point` is longer than usual."""
+    """Time of the window at `point` beyond the usual."""
     run = grid.runs[grid.start][1]
     step_s = run.step_ms / 1000.0 if run.step_ms else batch_of(grid.start) / run.units_per_s
     usual_s = 1.5 * MIN_STEPS * step_s
@@ -338,7 +338,7 @@ def smallest_level(
 
 
 def grid_points(state: TunerState, grid: Grid) -> list[GridPoint]:
-    """Points that may be tried, without those that ran."""
+    """Points to try, without those that ran."""
     batch, workers = grid.start
     batches = [batch]
     if grid.knobs[0] is not None:
@@ -357,7 +357,7 @@ def grid_points(state: TunerState, grid: Grid) -> list[GridPoint]:
 def expected_gib(runs: Mapping[GridPoint, tuple[Candidate, Run]], batch: int) -> float:
     """Memory of a batch, grown as between the peaks of the last two smaller ones.
 
-    Of a single one only the activations grow, else all of it; twice that one is tried.
+    Of a single one only activations grow, else all; twice that one is tried.
     """
     seen = {point[0]: run for point, (_, run) in sorted(runs.items())}
     known = [(each, run.peak_mem_gib) for each, run in seen.items() if run.peak_mem_gib]
@@ -387,12 +387,12 @@ def worker_counts(state: TunerState, current: object) -> set[int]:
 
 
 def tie(state: TunerState) -> float:
-    """Relative difference below which smoothed rates are equal."""
+    """Relative difference below which smoothed rates tie."""
     return max(LEAST_GAIN, state.noise / 20)
 
 
 def point_of(state: TunerState, run: Run, point: GridPoint) -> Point:
-    """Model point of `run`, by the batch that was filled."""
+    """Model point of `run`, by its filled batch."""
     batch = min(run.effects.batch or math.inf, batch_of(point))
     share = 0.0 if state.context.objective.metric.from_card else run.wait_share or 0.0
     pace = state.context.objective.pace(run)
@@ -400,7 +400,7 @@ def point_of(state: TunerState, run: Run, point: GridPoint) -> Point:
 
 
 def batch_of(point: GridPoint) -> float:
-    """Batch of a point; 1 where it is not moved."""
+    """Batch of a point; 1 if not moved."""
     return float(max(1, point[0]))
 
 
@@ -434,7 +434,7 @@ def moved_alone(grid: Grid, point: GridPoint) -> tuple[GridPoint, GridPoint]:
 
 
 def within_noise(state: TunerState, one: Forecast, other: Forecast) -> bool:
-    """True if `other` is no faster than `one` beyond the noise of equal runs."""
+    """True if `other` is faster than `one` by no more than noise."""
     least = max(state.context.smallest_gain, state.noise / 2)
     return other.log_rate - one.log_rate <= math.log1p(least)
 

@@ -45,14 +45,14 @@ class Source(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningContext:
     sources: tuple[Source, ...]
-    """The config, and the command line as a document of its own."""
+    """The config, and the command line as its own document."""
     workload: Workload
     objective: Objective
     cpus: int
     memory_limit_gib: float
-    """Usable memory of the target card, or of this host."""
+    """Usable memory of the target card, or this host."""
     precisions: tuple[str, ...]
-    """Compute dtypes that exist on the target, by torch name."""
+    """Compute dtypes of the target, by torch name."""
     has_gpu: bool
     smallest_gain: float
     budget_s: float
@@ -78,11 +78,11 @@ MIN_STEPS = 8
 MIN_WAIT_SHARE = 0.03
 """Below this share of waiting a loader search cannot pay."""
 MAX_TIE = 0.15
-"""Widest tie: beyond it the search would see nothing at all."""
+"""Widest tie: beyond it the search would see nothing."""
 MOST_RESERVED = 6
 """Rounds left to the confirmation: the fewest with exact bounds."""
 GOOD_ROUNDS = 4
-"""Rounds from which on Student's bounds are narrow enough."""
+"""Rounds from which Student's bounds are narrow enough."""
 GATED_ROUNDS = 3
 """Rounds kept for a candidate on top of a proven one."""
 FEWEST_ROUNDS = 2
@@ -90,10 +90,10 @@ FEWEST_ROUNDS = 2
 SHORT_S = 1.0
 """Window of a run that only shows which settings are followed."""
 LEAST_S = 8.0
-"""Such a run may step so long, or about as long as the original did."""
+"""Such a run may step so long, or about as long as the original."""
 FEW_STEPS = 4
 CEILINGS_S = 1.0
-"""A baseline measures each of its parts alone for so long."""
+"""A baseline measures each part alone for so long."""
 ENDING_S = 1.0
 """A process without diagnostics ends so long after its window."""
 COLD_START = 2.0
@@ -108,28 +108,28 @@ OUT_OF_TIME = "The budget was spent before another value could run."
 
 
 class KnobVerdict(NamedTuple):
-    """Verdict of a stage on one knob, before the confirmation."""
+    """Verdict of a stage on a knob, before confirmation."""
 
     knob: KnobKey
     outcome: TuningResult | Literal["found"]
-    """found: a better value was found, and is to be confirmed."""
+    """found: a better value, to be confirmed."""
     reason: str
 
 
 class Skipped(NamedTuple):
-    """A request that did not fit into the budget."""
+    """Request that did not fit the budget."""
 
     what: str
     needed_s: float
     remaining_s: float
-    """Left for it, beside the time kept for the confirmation."""
+    """Left for it, beside the confirmation's time."""
     matters: bool
     """It could have changed what is written."""
     stopped: bool
 
 
 class NearMiss(NamedTuple):
-    """Value that was faster in its run, by less than equal runs differ."""
+    """Value that ran faster, by less than equal runs differ."""
 
     knob: Knob
     value: JsonScalar
@@ -138,7 +138,7 @@ class NearMiss(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
-    """Faster change that the user has to make."""
+    """Faster change for the user to make."""
 
     title: str
     variant: Variant
@@ -148,20 +148,20 @@ class Suggestion:
     reason: str
     """Sentences for the report, without the gain."""
     arguments: tuple[tuple[str, int | bool], ...] = ()
-    """Of the DataLoader call, where they are what is suggested."""
+    """Of the DataLoader call, where they are suggested."""
     knob: Knob | None = None
-    """The batch of a training, where that is what is suggested."""
+    """A training's batch, where it is suggested."""
     outcome: Comparison | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualityLog:
-    """Declared measures; empty where none was measured."""
+    """Declared measures; empty if none was measured."""
 
     reference: tuple[tuple[str, float], ...] = ()
     """Figures that later calls count from."""
     before: tuple[tuple[str, float], ...] = ()
-    """The original's own; empty: the original did not run the quality command."""
+    """The original's own; empty: it did not run the quality command."""
     after: tuple[tuple[str, float], ...] = ()
     judgements: tuple[tuple[str, QualityJudgement], ...] = ()
 
@@ -174,9 +174,9 @@ class TunerState:
     """Values that a run showed to be knobs, and no name did."""
     originals: tuple[Run, ...] = ()
     costs_s: tuple[float, ...] = ()
-    """Budget that each short process took, waits and repetitions included."""
+    """Budget of each short process, with waits and repetitions."""
     delays: tuple[float, ...] = ()
-    """Those costs over the wall time of each process alone."""
+    """Those costs over each process's own wall time."""
     best: Candidate = field(default_factory=Candidate)
     best_run: Run | None = None
     verdicts: tuple[KnobVerdict, ...] = ()
@@ -184,18 +184,18 @@ class TunerState:
     confirmations: tuple[Comparison, ...] = ()
     """Each against the one before, the first against the original."""
     likely: bool = False
-    """A candidate was faster, and is not confirmed yet."""
+    """A faster candidate is not confirmed yet."""
     suggestions: tuple[Suggestion, ...] = ()
     near_misses: tuple[NearMiss, ...] = ()
     second_look: bool = False
     """A run within the tie counts as faster: only a comparison can tell."""
     left_out: tuple[str, ...] = ()
-    """Sentences on faster changes of the code that are not suggested."""
+    """Sentences on faster code changes not suggested."""
     quality: QualityLog = field(default_factory=QualityLog)
 
     @property
     def original(self) -> Run:
-        """The better baseline run, so that no gain is flattered."""
+        """Better baseline run, so that no gain is flattered."""
         return self.context.objective.best(self.originals)
 
     @property
@@ -232,7 +232,7 @@ class TunerState:
 
     @property
     def trains(self) -> bool:
-        """True if the program trains; in doubt it does."""
+        """True if the program trains, or in doubt."""
         doubtful = self.context.workload.phase not in {"test", "eval"}
         return any(run.trains or (doubtful and run.unseen) for run in self.originals)
 
@@ -247,7 +247,7 @@ class TunerState:
 
     @property
     def loader_alone(self) -> dict[int, float]:
-        """Best rate of the loader alone by worker count, in units/s."""
+        """Best units/s of the loader alone by worker count."""
         rates: dict[int, list[float]] = {}
         for run in self.originals:
             for ceiling in run.ceilings:
@@ -277,7 +277,7 @@ class TunerState:
 
     @property
     def tie_percent(self) -> str:
-        """The tie threshold as text, with the noise of equal runs if that is more."""
+        """Tie threshold as text, with the noise of equal runs if larger."""
         shown = f"{100 * self.tie_threshold:.2g} %"
         noise = self.noise_of(self.best)
         if noise > self.tie_threshold:
@@ -334,7 +334,7 @@ class TunerState:
 
     @property
     def gated_reserve_s(self) -> float:
-        """Time kept for the confirmation of a candidate on top of a proven one."""
+        """Time kept to confirm a candidate on top of a proven one."""
         return min(self.reserve_s, GATED_ROUNDS * self.round_s)
 
     @property
@@ -401,7 +401,7 @@ class TunerState:
 
     @property
     def phase(self) -> Phase:
-        """The phase that runs: as declared, or training where updates were seen."""
+        """Running phase: as declared, or training where updates were seen."""
         declared = self.context.workload.phase
         return (
             "train"
@@ -421,7 +421,7 @@ class TunerState:
         ]
 
     def held_by_config(self, kind: str) -> bool:
-        """True if a knob of the documents sets this, and may be tuned there."""
+        """True if a knob of the documents sets this and may be tuned."""
         verdicts = [self.verdict_on(knob) for knob in self.of_kind(kind)]
         return any(
             each is None or each.outcome not in {"ignored", "listed"} for each in verdicts
@@ -459,7 +459,7 @@ class TunerState:
         return replace(plan, **more)  # type: ignore[arg-type]
 
     def short_plan(self) -> MeasurePlan:
-        """A short window that only shows which settings are followed."""
+        """Short window that only shows which settings are followed."""
         stepping_s = self.original.wall_s - (self.original.startup_s or 0.0)
         return self.plan(
             Candidate(),
@@ -487,10 +487,10 @@ class SearchStep:
 
 
 Stage = Generator[SearchStep, Result, TunerState]
-"""One stage of the search: requests in, results out, a new state at the end."""
+"""Stage of the search: requests in, results out, a new state at the end."""
 T = TypeVar("T")
 Trials = Generator[SearchStep, Result, tuple[TunerState, T]]
-"""Part of a stage, with what its trials came to."""
+"""Part of a stage, with its trials' outcome."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -530,9 +530,9 @@ def run_trial(
     matters: bool = True,
     ahead: Iterable[TrialRequest] = (),
 ) -> Trials[TrialResult | None]:
-    """Run `request`; None where it does not fit beside `kept_s`, by default the reserve.
+    """Run `request`; None if it does not fit beside `kept_s`, by default the reserve.
 
-    `more_s`: time of what would follow, for the budget that is named.
+    `more_s`: time of what would follow, for the named budget.
     """
     quality = "the quality of " if request.purpose == "quality" else ""
     what = f"{quality}{request.label}"

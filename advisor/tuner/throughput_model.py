@@ -1,8 +1,8 @@
 """Rate by batch and workers, fitted to the runs.
 
 A step costs a launch and each unit's compute. Loading costs each unit: beside the step with
-workers, else before it. Every split into launch and compute is weighed by how well it
-explains the runs. Residuals carry over to neighbours; forecasts far from all runs are wide.
+workers, else before it. Splits into launch and compute are weighed by their fit to the
+runs. Residuals carry over to neighbours; forecasts far from all runs are wide.
 """
 
 import functools
@@ -21,9 +21,9 @@ FALL = 1.0
 SHAPE = 0.02
 """Relative error of the form itself, where something was measured."""
 FAR = 0.04
-"""The same, far from everything that was measured."""
+"""The same, far from all that was measured."""
 TAILS = 4.0
-"""Degrees of freedom of Student's distribution: runs may be unlucky."""
+"""Student's degrees of freedom: runs may be unlucky."""
 
 
 class Point(NamedTuple):
@@ -41,7 +41,7 @@ class Point(NamedTuple):
 
 
 class Forecast(NamedTuple):
-    """Expected rate of one point, smoothed by its neighbours."""
+    """Expected rate of one point, smoothed by neighbours."""
 
     log_rate: float
     sd: float
@@ -66,8 +66,8 @@ class ThroughputModel:
     ) -> None:
         """Fit the points by loader rate and noise.
 
-        `loader`: units/s of the loader alone by workers; empty: it costs nothing. `sigma`:
-        relative standard deviation between equal processes.
+        `loader`: its units/s alone by workers; empty: no cost. `sigma`: relative standard
+        deviation between equal processes.
         """
         self._first = points[0].batch
         self._loader = loader
@@ -136,7 +136,7 @@ class ThroughputModel:
 
 
 fitted = functools.lru_cache(maxsize=64)(ThroughputModel)
-"""The search is replayed for each request, so the same fit recurs."""
+"""Each request replays the search, so fits recur."""
 
 
 def _log_share(launch: float, growth: float, batches: float) -> float:

@@ -1,4 +1,4 @@
-"""Trials of one knob's values, one after another; sampling steps among them."""
+"""Trials of one knob's values in turn; sampling steps among them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -31,19 +31,19 @@ from advisor.tuner.state import (
 ON_GPU = ("cudnn_benchmark", "channels_last", "tf32")
 """Flags that act on a GPU only."""
 GATED_RUNS = 4.0
-"""Processes that compare the results of a gated value: two pairs."""
+"""Processes that compare a gated value's results: two pairs."""
 QUICKER: dict[str, tuple[JsonScalar, JsonScalar]] = {
     **dict.fromkeys((*ON_GPU, "compile"), (False, True)),
     "attention_impl": ("eager", "sdpa"),
 }
-"""Value of a flag, and one that may be faster; the cheapest to try first."""
+"""Value of a flag, and one that may be faster; cheapest to try first."""
 
 
 def try_values(state: TunerState, knob: Knob, values: Sequence[JsonScalar]) -> Stage:
-    """Try each value, from the smallest on; a later one has to beat it by a tie.
+    """Try each value, the smallest first; a later one must beat it by a tie.
 
-    Of a numeric knob the first faster one inside the tolerance is taken. The program
-    ignores the knob only if no value had an effect.
+    A numeric knob takes the first faster one inside the tolerance. The program ignores it
+    only if no value had an effect.
     """
     gated = knob.knob_class == "numeric"
     start, before = state, state.verdict_on(knob)
@@ -204,7 +204,7 @@ def try_with_consent(state: TunerState, knob: Knob, values: Sequence[JsonScalar]
 
 
 MOST_CONFIRMED = 2
-"""Step counts that may be confirmed: each has its own chance to pass by luck."""
+"""Step counts that may be confirmed: each may pass by luck."""
 
 
 def tune_steps(state: TunerState) -> Stage:
@@ -224,7 +224,7 @@ def tune_steps(state: TunerState) -> Stage:
 
 
 def shorten(state: TunerState, knob: Knob) -> Stage:
-    """Find the fewest confirmed steps inside the tolerance, by bisection."""
+    """Bisect for the fewest confirmed steps inside the tolerance."""
     state, reference = yield from measure_reference(state)
     if reference == OUT_OF_TIME:
         return state.set_verdict(knob, "skipped", OUT_OF_TIME)
