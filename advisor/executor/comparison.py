@@ -1,7 +1,7 @@
 """Comparison of variants in interleaved rounds, with intervals.
 
-The order flips with every round that counts, so a drift favours no arm. A contended round runs
-again as a whole: dropping one arm alone would favour it.
+The order flips with every counted round, so drift favours no arm. A contended round runs
+again as a whole: dropping one arm would favour it.
 """
 
 import itertools
@@ -24,14 +24,14 @@ class Round:
     number: int
     runs: Mapping[str, TrialResult]
     contended: str | None = None
-    """Reason why it does not count as it stands."""
+    """Reason why it does not count."""
     failed: bool = False
-    """An arm failed; there is no later round."""
+    """An arm failed; no later round."""
 
 
 Rounds = Sequence[Round]
 Turns = Sequence[tuple[str, int]]
-"""Arms of one round in their order, each with the number of the round, from 1."""
+"""Arms of a round in order, each with the round's number, from 1."""
 
 
 def interleaved(
@@ -42,10 +42,10 @@ def interleaved(
     failed: Callable[[TrialResult], bool] = lambda _: False,
     at_once: Callable[[], int] = lambda: 1,
 ) -> Iterator[Round]:
-    """Run rounds without end, until the caller stops.
+    """Run rounds until the caller stops.
 
-    `run` takes `at_once` rounds and returns the runs of each, up to one that failed. `contended`
-    returns why a whole round does not count, or None. Rounds whose node is lost begin again.
+    `run` takes `at_once` rounds and returns the runs of each, up to a failed one. `contended`
+    returns why a whole round does not count, or None. Rounds of a lost node begin again.
     """
     orders: Iterator[tuple[str, ...]] = itertools.cycle(
         [tuple(arms), tuple(reversed(arms))]
@@ -76,15 +76,15 @@ def interleaved(
 __all__ = ["AFTER", "BEFORE", "Comparison"]
 
 ALIKE = 0.25
-"""Largest difference of the loads of equally contended arms, in CPUs or as a share."""
+"""Largest load difference of equally contended arms, in CPUs or as a share."""
 FEWEST = 2
 """Rounds that an interval needs; runs that tell a speed."""
 WON = 4
 """Rounds that, all won, make a gain likely."""
 COLLAPSED = 2.0
-"""A run collapsed where the other runs of its arm are so many times as fast."""
+"""A run collapsed if the others of its arm are so many times as fast."""
 MOST_COLLAPSED = 4
-"""Collapsed runs of one arm up to which rounds are added; more are no accident."""
+"""Most collapsed runs of an arm that add rounds; more are no accident."""
 
 PROBE_MARGIN, MOST_OURS = 2.0, 0.5
 """A hook costs up to twice its own measure; no more of a gain is doubted."""
@@ -102,7 +102,7 @@ class Comparison:
     ab_test: ABTest
     rounds: tuple[Round, ...]
     outside: tuple[Run, ...] = ()
-    """Runs of the first variant that this call measured outside of the rounds."""
+    """Runs of the first variant by this call outside the rounds."""
     failure: Failure | None = None
     """The end of it: nothing is proven then."""
     cut_short: bool = False
@@ -110,7 +110,7 @@ class Comparison:
 
     @property
     def whole(self) -> tuple[Round, ...]:
-        """Uncontended rounds if they are enough, else all without a failure."""
+        """Uncontended rounds if enough, else all without a failure."""
         sound = tuple(r for r in self.rounds if not r.failed)
         quiet = tuple(r for r in sound if self._contended(r) is None)
         return quiet if len(quiet) >= self.ab_test.rounds else sound
@@ -122,10 +122,9 @@ class Comparison:
 
     @property
     def counted(self) -> tuple[Round, ...]:
-        """The rounds behind the interval.
+        """Rounds behind the interval: the fair ones.
 
-        The fair ones. If too few, rounds with an undisturbed first variant join them: load only
-        slows the others, which flatters no gain.
+        If too few, those with a sound first variant join: slowed others flatter no gain.
         """
         fair = self.fair
         if len(fair) >= FEWEST:
@@ -165,8 +164,8 @@ class Comparison:
     def interval(self, objective: Objective, arm: str = AFTER) -> Interval | None:
         """Gain of `arm` over the first variant.
 
-        The estimate is the ratio of the median scores, if inside. The bounds cover a drift
-        of the first variant since its baselines. None below two rounds or after a failure.
+        The estimate is the ratio of median scores, if inside. Bounds cover the first
+        variant's drift since its baselines. None below two rounds or after a failure.
         """
         found = self._paired(objective, arm)
         if found is None:
@@ -184,8 +183,8 @@ class Comparison:
     def _paired(self, objective: Objective, arm: str) -> Interval | None:
         """Bounds of the rounds alone, as gains.
 
-        Load only slows a run: the lower bound takes all runs of `arm` and the sound ones of the
-        first variant, the upper bound the reverse.
+        Load only slows: the lower bound takes all runs of `arm` and sound ones of the
+        first variant, the upper the reverse.
         """
         if self.failure or len(self.counted) < FEWEST:
             return None
@@ -214,9 +213,9 @@ class Comparison:
         return stats.comparison_interval(ratios, reference, candidate, sigma=sigma)
 
     def _slowed_by_us(self, arm: str) -> float:
-        """Part of a gain that stays if the probe slowed the first variant alone.
+        """Part of a gain left if the probe slowed the first variant alone.
 
-        A step below a millisecond loses much to the probe, one of a large batch little.
+        A step below a millisecond loses much to the probe, a large batch's little.
         """
         first, after = (
             statistics.median(each.probe_share for each in runs_of(self.whole, name))
@@ -228,7 +227,7 @@ class Comparison:
         return statistics.median(objective.score(run) for run in self.runs(arm))
 
     def _drift(self, objective: Objective, arm: str) -> float | None:
-        """The first variant's score outside of the rounds, where it is another."""
+        """First variant's score outside the rounds, where it differs."""
         found = self._paired(objective, arm)
         if found is None or len(self.outside) < FEWEST:
             return None
@@ -240,7 +239,7 @@ class Comparison:
         return outside if abs(math.log(change)) > half else None
 
     def drift_note(self, objective: Objective, unit: str) -> str | None:
-        """Sentence on a drift of the first variant, in `unit` (`samples/s`)."""
+        """Sentence on the first variant's drift, in `unit` (`samples/s`)."""
         outside = self._drift(objective, AFTER)
         if outside is None:
             return None
@@ -251,7 +250,7 @@ class Comparison:
         )
 
     def is_likely(self, objective: Objective, smallest_gain: float) -> bool:
-        """True for a likely gain that is not proven."""
+        """True for a likely but unproven gain."""
         found = self.interval(objective)
         if found is None or self.proven(objective, smallest_gain):
             return False
@@ -262,8 +261,8 @@ class Comparison:
     def proven(self, objective: Objective, smallest_gain: float) -> bool:
         """True if the rounds prove a sufficient gain.
 
-        All evidence of the call must show a gain, and so must the mean of all runs: a faster
-        variant that collapses now and then may do less work in the end.
+        All evidence of the call and the mean of all runs must show a gain: a faster
+        variant that sometimes collapses may do less work in the end.
         """
         rounds, found = self._paired(objective, AFTER), self.interval(objective)
         if (
@@ -281,12 +280,12 @@ class Comparison:
 
 
 def runs_of(rounds: Rounds, arm: str) -> tuple[Run, ...]:
-    """Runs of one arm that did not fail."""
+    """Successful runs of one arm."""
     return tuple(run for each in rounds if (run := each.runs[arm].run) is not None)
 
 
 def as_gains(found: Interval) -> Interval:
-    """An interval of log gains as one of gains; no bound is beyond all numbers."""
+    """An interval of log gains as one of gains; bounds stay finite."""
     logs = (found.estimate, found.low, found.high)
     estimate, low, high = (math.exp(max(-WIDEST, min(WIDEST, each))) for each in logs)
     return replace(found, estimate=estimate, low=low, high=high)
@@ -295,7 +294,7 @@ def as_gains(found: Interval) -> Interval:
 def chained(parts: Sequence[Comparison], objective: Objective) -> Interval | None:
     """Chain the gains of several steps.
 
-    A to B, then B to C; None without any. Their rounds are independent: a sum of one of each is
+    A to B, then B to C; None without any. Rounds are independent: a sum of one of each is
     as good a draw as a round of A against C.
     """
     if len(parts) == 1:
@@ -314,7 +313,7 @@ def chained(parts: Sequence[Comparison], objective: Objective) -> Interval | Non
 
 
 def collapsed(rates: Sequence[float]) -> int:
-    """Number of rates below half of the others' median."""
+    """Number of rates below half the others' median."""
     found = 0
     for place, rate in enumerate(rates):
         others = [*rates[:place], *rates[place + 1 :]]
@@ -325,8 +324,8 @@ def collapsed(rates: Sequence[float]) -> int:
 def rounds_wanted(planned: int, runs: Mapping[str, Sequence[float]]) -> int:
     """Rounds that outlive the collapsed runs so far.
 
-    At least `planned`: one collapsed run decides six rounds. Only the number of collapsed runs of
-    the worse arm is used, so the bounds hold as if fixed before.
+    At least `planned`: one collapsed run decides six rounds. Only the worse arm's number
+    of collapses is used, so bounds hold as if fixed before.
     """
     most = max(collapsed(rates) for rates in runs.values())
     if not most or most > MOST_COLLAPSED:
@@ -342,19 +341,19 @@ def alike(runs: Mapping[str, TrialResult]) -> bool:
 
 
 def loads_alike(others_cpus: Sequence[float | None]) -> bool:
-    """True if these loads are nearly equal; None: unknown, taken for none."""
+    """True if loads are nearly equal; None: unknown, taken for none."""
     held = [cpus or 0.0 for cpus in others_cpus]
     return max(held) - min(held) <= max(ALIKE, ALIKE * max(held))
 
 
 def contended_arms(runs: Mapping[str, TrialResult]) -> str | None:
-    """Names of the contended arms of a round."""
+    """Names of a round's contended arms."""
     names = [arm for arm, attempt in runs.items() if attempt.run and contended(attempt.run)]
     return ", ".join(names) or None
 
 
 def neighbours(runs: Sequence[Run]) -> tuple[Neighbour, ...]:
-    """Programs beside `runs` with their highest load, the busiest first."""
+    """Programs beside `runs` with their highest load, busiest first."""
     beside = (other for run in runs for other in run.disturbance.who)
     most = {other.name: other for other in sorted(beside, key=lambda other: other.cpus)}
     return tuple(sorted(most.values(), key=lambda other: -other.cpus))
@@ -367,7 +366,7 @@ TOLERANCE = 0.05
 def work_differences(first: Sequence[Run], other: Sequence[Run]) -> list[str]:
     """Sentences on different work for the same unit.
 
-    Empty if equal. Only what all runs of a variant agree on is compared: inputs of changing
+    Empty if equal. Only what all of a variant's runs agree on counts: inputs of changing
     length, or a figure that one run lacks, are no difference.
     """
     found = []

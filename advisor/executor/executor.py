@@ -35,14 +35,14 @@ from advisor.machine.recording import same_uuid
 from advisor.model import Failure, Run, Trial
 
 LATE_S = 2.0
-"""Grace of a process that the budget ends, which may end by itself. The call with its
-report is then at most five seconds late, if the program heeds its end."""
+"""Grace of a process that the budget ends, to end by itself. The call with its report is
+then at most five seconds late, if the program heeds its end."""
 LATE_GUESS = 3.0
-"""A trial that runs ahead is ended after so many times its expected time."""
+"""A trial run ahead ends after so many times its expected time."""
 MOST_TIMES = 2
 """A test has at most so many times its planned rounds."""
 UNTIMED = {"quality", "effects"}
-"""Purposes for which the speed of a run does not matter."""
+"""Purposes for which a run's speed does not matter."""
 EXPENSIVE = 0.05
 """A process that takes more of the budget is not repeated: its rounds will be."""
 
@@ -62,7 +62,7 @@ class Listener(Protocol):
 
 @dataclass(kw_only=True)
 class Budget:
-    """Wall clock to be spent, by the engine's clock."""
+    """Wall clock to spend, by the engine's clock."""
 
     total_s: float
     clock: Callable[[], float]
@@ -87,10 +87,10 @@ class Executor:
     attempts: list[TrialResult] = field(default_factory=list)
     comparisons: list[Comparison] = field(default_factory=list)
     patient: bool = True
-    """Run a contended run again; not after that was in vain, until one is uncontended."""
+    """Run a contended run again; if in vain, not until one is uncontended."""
     cards: int = 1
     _ahead: dict[str, _Begun] = field(default_factory=dict)
-    """Trials that ran beside others before they were asked for, by key."""
+    """Trials that ran beside others before asked for, by key."""
     _last_id: int = 0
 
     def answer(
@@ -108,7 +108,7 @@ class Executor:
         return self.measure(request)
 
     def _find_equal_cards(self, request: TrialRequest) -> None:
-        """Use every card that is held, if the original runs alike on all of them.
+        """Use every held card, if the original runs alike on all.
 
         This shows programs that choose their card, unequal cards, and too few CPUs.
         """
@@ -132,7 +132,7 @@ class Executor:
             )
 
     def _run_ahead(self, requests: Sequence[TrialRequest]) -> None:
-        """Run the first requests that have no result yet, one on each card."""
+        """Run the first requests without a result, one a card."""
         begun: dict[str, _Begun] = {}
         for request in requests:
             if len(begun) == self.cards or request.fresh:
@@ -155,7 +155,7 @@ class Executor:
                     self._ahead[each.key] = each
 
     def measure(self, request: TrialRequest) -> TrialResult | SkippedRun:
-        """Measure one run, once more where contended; the less contended counts."""
+        """Measure a run, again where contended; the less contended counts."""
         first = self.run_once(request)
         if isinstance(first, SkippedRun) or not self._is_to_repeat(first):
             return first
@@ -168,7 +168,7 @@ class Executor:
         return replace(best, remaining_s=self.budget.remaining_s)
 
     def _is_to_repeat(self, answer: TrialResult) -> bool:
-        """True for a contended run, unless that is in vain or takes too long."""
+        """True for a contended run, unless in vain or too long."""
         if answer.request.purpose in UNTIMED:
             return False
         if answer.run is None or not contended(answer.run):
@@ -185,7 +185,7 @@ class Executor:
         return found
 
     def _baselines(self) -> list[Run]:
-        """Baseline runs of this call, outside of any test."""
+        """This call's baseline runs outside any test."""
         found = (a for a in self.attempts if a.request.purpose == "baseline")
         return [a.run for a in found if a.run and not a.reused and not a.repeated]
 
@@ -201,7 +201,7 @@ class Executor:
     def run_rounds(
         self, rounds: Sequence[Sequence[TrialRequest]], *, earlier_calls: bool = False
     ) -> list[list[TrialResult | SkippedRun]]:
-        """Run each round's requests in turn, and all rounds at once, on a card each.
+        """Run each round's requests in turn, all rounds at once, on a card each.
 
         A round ends with its first failure. Raises NodeLostError.
         """
@@ -261,9 +261,9 @@ class Executor:
         )
 
     def _run_all(self, rounds: Sequence[Sequence[_Begun]]) -> list[list[_Begun]]:
-        """Run each round's trials in turn, up to a failure, and all rounds at once.
+        """Run each round's trials in turn, up to a failure, all rounds at once.
 
-        The first round stays on the card that the program takes by itself.
+        The first round stays on the program's own card.
         """
         cards = [
             (),
@@ -291,7 +291,7 @@ class Executor:
             return list(pool.map(run, rounds, cards))
 
     def _concluded(self, done: _Begun) -> TrialResult | SkippedRun:
-        """Keep the result of a trial, unless a limit of ours ended it."""
+        """Keep a trial's result, unless a limit of ours ended it."""
         request, trial, result = done.request, done.trial, done.result
         assert result is not None
         by_budget = result.wall_s > done.most_s - LATE_S
@@ -360,7 +360,7 @@ class _SpentError(Exception):
 
 @dataclass(kw_only=True)
 class _Rounds:
-    """One test while its rounds are run."""
+    """Test while its rounds run."""
 
     executor: Executor
     ab_test: ABTest
@@ -370,13 +370,13 @@ class _Rounds:
     cut_short: bool = False
 
     def all(self) -> Comparison:
-        """Rounds until there are enough or no budget."""
+        """Rounds until enough, or no budget."""
         test = self.ab_test
         self.took_s = {arm: request.expected_s for arm, request in test.by_name.items()}
         repeats = max(2, test.rounds // 2) if self.executor.patient else 0
 
         def reason(runs: Mapping[str, TrialResult]) -> str | None:
-            """Reason to repeat a round; none once enough rounds were repeated."""
+            """Reason to repeat a round; none once enough were repeated."""
             found = None if test.purpose == "quality" else contended_arms(runs)
             spent = sum(r.contended is not None for r in self.rounds) >= repeats
             return None if spent and alike(runs) else found
@@ -421,7 +421,7 @@ class _Rounds:
         return [found]
 
     def _taken(self, arm: str, answer: TrialResult | SkippedRun) -> TrialResult:
-        """The result, which tells what the next process of its arm takes."""
+        """Result, which tells what its arm's next process takes."""
         if isinstance(answer, SkippedRun):
             raise _SpentError
         asked = self.ab_test.by_name[arm]
@@ -460,7 +460,7 @@ class _Rounds:
 
 
 def is_equal(original: Run, other: _Begun, uuid: str) -> bool:
-    """True if the original ran alike on card `uuid`, and left nothing that it wrote."""
+    """True if the original ran alike on card `uuid`, and left no file."""
     run = other.result
     if not isinstance(run, Run) or [len(original.cards), len(run.cards), run.ranks] != [
         1,

@@ -11,7 +11,7 @@ from advisor.model import Candidate, Failure, MeasurePlan, Purpose, Run, Trial, 
 from advisor.runner.resources import Limits
 
 CommandName = Literal["own", "quality", "confirm-quality"]
-"""The user's own command, or one of those declared for the quality measures."""
+"""The user's own command, or one declared for quality measures."""
 KnobKey = tuple[str, str]
 """Document and path of a knob."""
 BEFORE, AFTER = "before", "after"
@@ -24,7 +24,7 @@ class Variant:
 
     candidate: Candidate = field(default_factory=Candidate)
     whatif: str | None = None
-    """Change that the probe makes inside the process."""
+    """Change by the probe inside the process."""
     extra_s: float = 0.0
     """Paid once before the window: compilation."""
     program: str | None = None
@@ -49,7 +49,7 @@ class TrialRequest:
     plan: MeasurePlan
     command: CommandName = "own"
     repeat: int | None = None
-    """Number of the repetition, which has its own seed; None: the call's seed, if any."""
+    """Number of the repetition, with its own seed; None: the call's seed, if any."""
     series: str = ""
     """Name of a repetition: two series of one measurement never replace each other."""
     fresh: bool = False
@@ -59,7 +59,7 @@ class TrialRequest:
     limit_s: float | None = None
     """Given up as unfit so long after its first step; None: with the budget."""
     kept_s: float = 0.0
-    """Part of the budget left for a proof: a process that runs into it is ended."""
+    """Budget left for a proof: a process that runs into it is ended."""
     title: str = ""
     """Label in place of the changes."""
 
@@ -74,7 +74,7 @@ class ABTest:
 
     purpose: Purpose
     requests: tuple[TrialRequest, ...]
-    """One a variant; the others are compared with the first."""
+    """One a variant, compared with the first."""
     names: tuple[str, ...] = (BEFORE, AFTER)
     rounds: int
     """Uncontended rounds, fixed before the first."""
@@ -83,7 +83,7 @@ class ABTest:
     sigma: float = 0.0
     """Standard deviation of a log ratio of two equal processes, known before."""
     finish_once: bool = False
-    """In the first round the last variant finishes a whole item for the first time."""
+    """The last variant first finishes a whole item in the first round."""
 
     @property
     def by_name(self) -> dict[str, TrialRequest]:
@@ -100,7 +100,7 @@ class ABTest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialResult:
-    """One process that was requested, and its result."""
+    """Requested process, and its result."""
 
     id: str
     request: TrialRequest
@@ -127,7 +127,7 @@ class SkippedRun:
     needed_s: float
     remaining_s: float
     stopped: bool = False
-    """Ended by a limit of ours: it needs more than `needed_s`."""
+    """Ended by our limit: it needs more than `needed_s`."""
 
 
 def contended(run: Run) -> bool:
@@ -149,17 +149,17 @@ def with_seed(command: tuple[str, ...], seed: int | None) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """Command with its configs and its outputs' places."""
+    """Command with configs and places of outputs."""
 
     configs: tuple[documents.Document, ...] = ()
     command_line: documents.Document
     """The user's argv as a document: `argv` format."""
     commands: Mapping[CommandName, documents.Document] = field(default_factory=dict)
-    """Commands of the quality measures; without one the user's own measures."""
+    """Commands of quality measures; without one the user's own measures."""
     cwd: Path
     unit: str
     output_paths: tuple[KnobKey, ...] = ()
-    """Scalars of the configs that name output directories: pointed into scratch."""
+    """Config scalars that name output directories: pointed into scratch."""
     output_flags: tuple[str, ...] = ()
     """The same on the command line."""
     env: Mapping[str, str] = field(default_factory=dict)
@@ -203,7 +203,7 @@ class Program:
         return (*command, *added)
 
     def values(self, candidate: Candidate) -> object:
-        """Values of the configs as the program reads them."""
+        """Config values as the program reads them."""
         read = (
             documents.parse(self.content(config, candidate), config.format, config.name)
             for config in self.configs

@@ -11,7 +11,7 @@ from advisor.model import Failure, Run, Trial
 
 MAX_AGE_S = 7 * 24 * 3600.0
 LASTING = {"gpu-oom", "shm", "config-rejected", "crash-import", "crash-start", "crash-step"}
-"""Failures that would come again; others (a time-out, a kill) may be the machine's."""
+"""Failures that would recur; others (a time-out, a kill) may be the machine's."""
 HELD_GIB = 0.1
 """GPU memory of others; without it a program that ran out may fit."""
 MOVED = 0.15
@@ -26,11 +26,11 @@ class RunCache:
     machine_key: str
     program_key: str
     trusted: bool = True
-    """True if runs of earlier calls may be used; those of this call always are."""
+    """True if earlier calls' runs may be used; this call's always are."""
     since: float = field(default_factory=time.time)
-    """Epoch seconds at which this call began."""
+    """Epoch seconds of this call's start."""
     set_aside: str = ""
-    """Reason why runs of earlier calls are not used; empty while they are."""
+    """Reason why earlier calls' runs are not used; empty while they are."""
     _earlier: list[float] = field(default_factory=list)
     """Rates of the original in earlier calls, until compared with this one's."""
 
@@ -42,7 +42,7 @@ class RunCache:
         return f"{key} {series}".rstrip()
 
     def find(self, key: str, *, earlier_calls: bool = True) -> Run | Failure | None:
-        """Find the newest result with this `key` that may replace a run."""
+        """Find the newest result of `key` that may replace a run."""
         earlier = earlier_calls and self.trusted and not self.set_aside
         age_s = MAX_AGE_S if earlier else time.time() - self.since
         kept = self.history.find(key, self.machine_key, max_age_s=age_s)
@@ -60,7 +60,7 @@ class RunCache:
         self._earlier = [run.units_per_s for run in runs if not contended(run)]
 
     def check_speed(self, rates: Sequence[float]) -> None:
-        """Set earlier runs aside where the original runs at another speed now."""
+        """Set earlier runs aside if the original's speed changed."""
         earlier, self._earlier = self._earlier, []
         if not self.trusted or not earlier or not rates:
             return
@@ -73,7 +73,7 @@ class RunCache:
 
 
 def _usable(result: Run | Failure) -> bool:
-    """True for an undisturbed run, and for a failure that would come again."""
+    """True for an undisturbed run, or a failure that would recur."""
     if isinstance(result, Run):
         return not contended(result)
     beside_others = (result.gpu_mem_others_gib or 0.0) > HELD_GIB

@@ -2,9 +2,8 @@
 
 local.py       trials on this machine
 joint.py       trials on a node, or one job on several; `make_engine`
-connection.py  speaks to a node's `agent.py` in `messages.py`, over srun, ssh or any command
-               that carries a pipe
-ray_pipe.py    such a command for Ray, run by the Python of `ray`
+connection.py  speaks to a node's `agent.py` in `messages.py`, over srun, ssh or any pipe
+ray_pipe.py    such a pipe for Ray, run by the Python of `ray`
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ class EngineSettings:
     gpu_uuid: str | None = None
     """The card to hold; None: the host alone."""
     equal_gpus: tuple[str, ...] = ()
-    """Further cards to hold, if they are free; local trials may use them."""
+    """Further cards to hold, if free; local trials may use them."""
     cancel: threading.Event = field(default_factory=threading.Event)
-    """Set from outside, it ends the trial that runs and those to come."""
+    """Set from outside, it ends the running trial and those to come."""
     on_progress: Callable[[str], None] = lambda _: None
 
 
@@ -49,7 +48,7 @@ class Engine(Protocol):
         """Release both, with every process and file of trials."""
 
     def clock(self) -> float:
-        """Seconds that pass while trials run; only differences mean something."""
+        """Seconds that pass while trials run; only differences count."""
 
     def scratch(self, trial_id: str) -> Path:
         """Scratch folder of one trial, not made yet, gone with the engine."""

@@ -1,7 +1,7 @@
 """Agent on a node: runs trials for the engine behind a pipe.
 
-Requests come on stdin, answers go to stdout, one JSON object a line. The agent ends with
-its trial when the pipe closes, the other side is silent, or a signal comes.
+Requests on stdin, answers on stdout, one JSON object a line. The agent ends with its
+trial when the pipe closes, the other side is silent, or a signal comes.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Agent:
-    """One agent, which serves one engine."""
+    """Agent that serves one engine."""
 
     def __init__(self, sink: int) -> None:
         self._sink = sink
@@ -44,7 +44,7 @@ class Agent:
         self._held = contextlib.ExitStack()
         self._engine = LocalEngine()
         self._scratch = Path(os.devnull)
-        """Of the trial that runs."""
+        """Of the running trial."""
 
     def serve(self) -> None:
         """Answer requests until the end; then leave nothing."""
@@ -73,7 +73,7 @@ class Agent:
             return {"problem": type(problem).__name__, "text": str(problem), "kind": kind}
 
     def _look(self, cwd: str, env: dict[str, str]) -> dict[str, Any]:
-        """Take the caller's variables, and tell what this machine offers."""
+        """Take the caller's variables; tell what this machine offers."""
         os.environ.update(env)
         if not os.path.isdir(cwd):  # noqa: PTH112  any bytes
             msg = (

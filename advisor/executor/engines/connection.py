@@ -43,7 +43,7 @@ ADDED: dict[str, tuple[str, ...]] = {
 
 
 class Ending(NamedTuple):
-    """Reason for the end of a carrier, by what it said."""
+    """Reason for a carrier's end, by what it said."""
 
     pattern: str
     what: str
@@ -106,11 +106,11 @@ class Carrier:
 
     @property
     def shown(self) -> str:
-        """The command as the user wrote it."""
+        """Command as the user wrote it."""
         return f"`{shlex.join(self.words)}`"
 
     def command(self, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-        """Whole command of the agent, started under `environ`."""
+        """Agent's whole command, started under `environ`."""
         first, *own = self.words
         program = os.path.basename(first)  # noqa: PTH119  a word of a command
         if program == "ray":
@@ -127,7 +127,7 @@ class Carrier:
 
 
 def interpreter_of(script: str, path: str | None = None) -> str | None:
-    """Python that the first line of a script names; None if it is no Python."""
+    """Python that a script's first line names; None if no Python."""
     with open(script, "rb") as file:  # noqa: PTH123  a program may be gigabytes
         found = SHEBANG.match(file.read(500).decode(errors="replace"))
     if found is None:
@@ -140,7 +140,7 @@ def interpreter_of(script: str, path: str | None = None) -> str | None:
 
 
 def carrier_of(name: str, tables: Mapping[str, EngineTable]) -> Carrier | None:
-    """Carrier of the engine `name`; None is this machine. Raises SettingsError."""
+    """Carrier of engine `name`; None: this machine. Raises SettingsError."""
     if name == LOCAL:
         return None
     address = (f"--address={name}",) if name.startswith("ray://") else ()
@@ -176,10 +176,10 @@ def why_ended(said: str, code: int | None) -> Ending:
 
 TICK_S = 0.2
 CLOSE_S = 20.0
-"""Longest wait for the end of an agent, which removes its files."""
+"""Longest wait for an agent's end, which removes its files."""
 SIGNAL_S = 5.0
 START_S = 120.0
-"""Longest wait for an agent outside of a queue: a dead controller tells nobody."""
+"""Longest wait for an agent outside a queue: a dead controller tells nobody."""
 QUEUED = "queued and waiting"
 """Words of srun while it waits for an allocation."""
 LINES_KEPT = 50
@@ -202,7 +202,7 @@ OF_THE_NODE = (
         "GPU_DEVICE_ORDINAL",
     ),
 )
-"""Beginnings of variables that belong to a node; all others are the caller's."""
+"""Prefixes of variables that belong to a node; all others are the caller's."""
 
 
 class Connection:
@@ -229,16 +229,16 @@ class Connection:
         self.others = tuple(
             Connection(other, cwd, environ, say) for other in carrier.others
         )
-        """Further nodes, on which the same job runs at the same time."""
+        """Further nodes that run the same job at once."""
         self.cancel = threading.Event()
-        """Ends the running trial, or the wait for a node, once it is set."""
+        """Ends the running trial, or the wait for a node, once set."""
         self.hear: dict[str, Callable[[str], None]] = {}
-        """Listeners to messages that are no answers, by name of the message."""
+        """Listeners to messages that are no answers, by message name."""
         self.silence_s = messages.SILENCE_S
         self.host = ""
         self.warnings: tuple[str, ...] = ()
         self.waited_s = 0.0
-        """Time spent waiting for nodes, which is none of the budget's."""
+        """Time spent waiting for nodes, none of the budget's."""
 
     def __enter__(self) -> Self:
         self.open()
@@ -260,7 +260,7 @@ class Connection:
     def open(self) -> None:
         """Start an agent and wait for it, as long as a queue takes.
 
-        Raises EngineError, and NodeLostError where another kind of machine comes.
+        Raises EngineError, and NodeLostError for another kind of machine.
         """
         begun = time.monotonic()
         try:
@@ -280,7 +280,7 @@ class Connection:
             raise
 
     def _look(self) -> None:
-        """Give the node our variables, and take what it offers a trial."""
+        """Give the node our variables; take what it offers a trial."""
         found = self.ask("look", cwd=self._cwd, env=self._environ)
         before, self._machine = self._machine, messages.read(Machine, found["machine"])
         self.warnings = tuple(found["warnings"])
@@ -292,7 +292,7 @@ class Connection:
             raise errors.NodeLostError(msg, again=False)
 
     def ask(self, do: str, **fields: Any) -> dict[str, Any]:
-        """Answer of the agent to a request. Raises its refusal, and NodeLostError."""
+        """Agent's answer to a request. Raises its refusal, and NodeLostError."""
         self.tell(do=do, **fields)
         answer: dict[str, Any] = self._hear("answer", self.silence_s)["answer"]
         if "problem" in answer:
@@ -361,7 +361,7 @@ class Connection:
             time.sleep(messages.BEAT_S)
 
     def tell(self, **fields: Any) -> None:
-        """Send one message; the end of a pipe is noticed by `_hear`."""
+        """Send one message; `_hear` notices a pipe's end."""
         process = self._process
         with self._writing, contextlib.suppress(OSError, ValueError):
             if process is not None and process.stdin is not None:
@@ -397,7 +397,7 @@ class Connection:
                     self.hear[kind](str(text))
 
     def _start_limit_s(self) -> float:
-        """Longest silence before the first word; in a queue there is no limit."""
+        """Longest silence before the first word; no limit in a queue."""
         program = os.path.basename(self._carrier.words[0])  # noqa: PTH119  a word of a command
         waits = any(QUEUED in text for text in list(self._said)[-1:])
         return START_S if program == "srun" and not waits else math.inf

@@ -1,4 +1,4 @@
-"""Trials on a node, or as one job on several, run by an agent on each."""
+"""Trials on a node, or one job on several, by an agent on each."""
 
 import contextlib
 import threading
@@ -18,7 +18,7 @@ from advisor.model import Failure, Run, Trial
 from advisor.runner.measured_run import joined
 
 NODE_RANK = "NODE_RANK"
-"""Number of the node, which a trial finds in its environment."""
+"""Node number, in a trial's environment."""
 
 
 class RemoteEngine:
@@ -45,7 +45,7 @@ class RemoteEngine:
         self.connection.close()
 
     def clock(self) -> float:
-        """Seconds of this machine; they stand still in a queue."""
+        """Seconds of this machine; none pass in a queue."""
         return time.monotonic() - self.connection.waited_s
 
     def scratch(self, trial_id: str) -> Path:
@@ -58,7 +58,7 @@ class RemoteEngine:
         return messages.read(Failure, answer["failure"])
 
     def _ask(self, do: str, **fields: Any) -> dict[str, Any]:
-        """Answer of the agent, or of the next one where the last was lost."""
+        """Answer of the agent, or of the next if that was lost."""
         if not self.connection.is_open:
             self._enter()
         return self.connection.ask(do, **fields)
@@ -67,7 +67,7 @@ class RemoteEngine:
         if not self.connection.is_open:
             self.connection.open()
         gpu_uuid, silence_s = self._settings.gpu_uuid, self.connection.silence_s
-        # The lost agent may still be ending its trial on the same node.
+        # The lost agent may still end its trial on the same node.
         deadline = time.monotonic() + (silence_s if self.connection.losses else 0.0)
         while True:
             try:
@@ -80,7 +80,7 @@ class RemoteEngine:
 
 
 class JointEngine:
-    """Engine of a first node, which has rank 0, and of further ones."""
+    """Engine of a first node, with rank 0, and further ones."""
 
     equal_gpus: tuple[str, ...] = ()
 
@@ -113,10 +113,7 @@ class JointEngine:
         return self._scratch[0]
 
     def run(self, trial: Trial) -> Run | Failure:
-        """Run a trial on all nodes; the first end that is no run ends it everywhere.
-
-        Raises NodeLostError.
-        """
+        """Run a trial on all nodes; a failure ends all. Raises NodeLostError."""
         with ThreadPoolExecutor(len(self._nodes)) as pool:
             pairs = zip(self._nodes, self._parts(trial), strict=True)
             ends = [pool.submit(node.run, part) for node, part in pairs]
@@ -135,7 +132,7 @@ class JointEngine:
         return joined([run for end in ends if isinstance(run := end.result(), Run)])
 
     def _parts(self, trial: Trial) -> Iterator[Trial]:
-        """The trial for each node, with its scratch folder and number."""
+        """Trial for each node, with its scratch folder and number."""
         whole = messages.encode(trial=trial)
         for number, folder in enumerate(self._scratch):
             text = whole.replace(trial.scratch.encode(), str(folder).encode())
@@ -143,7 +140,7 @@ class JointEngine:
             yield replace(found, env=(*found.env, (NODE_RANK, str(number))))
 
     def _pass_on(self, where: str) -> None:
-        """Stop the ranks of all other nodes where those of the first one stop."""
+        """Stop all other nodes' ranks where the first one's stop."""
         for node in self._nodes[1:]:
             node.connection.tell(stop=where)
 

@@ -15,7 +15,7 @@ from advisor.runner.trial import run_trial
 
 
 class LocalEngine:
-    """Engine of a single machine."""
+    """Engine of one machine."""
 
     def __init__(self, settings: EngineSettings | None = None) -> None:
         self._settings = settings or EngineSettings()

@@ -14,11 +14,11 @@ from advisor.model import Trial
 T = TypeVar("T")
 
 BEAT_S = 5.0
-"""Interval of the lines by which each side shows that it lives."""
+"""Interval of the lines that show each side lives."""
 SILENCE_S = 30.0
-"""Silence after which the other side is taken for dead."""
+"""Silence after which a side is taken for dead."""
 LARGEST_BYTES = 16 << 20
-"""Larger files are compared by their size alone."""
+"""Larger files are compared by size alone."""
 
 
 def encode(**fields: Any) -> bytes:
@@ -45,14 +45,14 @@ def read(kind: type[T], found: object) -> T:
 
 
 def named_files(trial: Trial) -> dict[str, str]:
-    """Files that the command or the candidate names, with their digests here."""
+    """Files that command or candidate name, with digests here."""
     names = (*trial.command[1:], *(file.original for file in trial.files))
     found = {name: digest(Path(trial.cwd, name)) for name in names}
     return {name: text for name, text in found.items() if text}
 
 
 def digest(path: Path) -> str:
-    """Digest of a file, or the size of a large one; else empty."""
+    """Digest of a file, or a large one's size; else empty."""
     try:
         if not path.is_file():
             return ""

@@ -2,8 +2,8 @@
 
     python ray_pipe.py [--address X] [--num-gpus N] [--num-cpus N] [--accelerator-type X] -- COMMAND
 
-COMMAND gets our standard input, and its output is ours. Only Ray and Python's own modules are
-imported: the Python of the cluster need not have gpu-advisor.
+COMMAND gets our stdin, and its output is ours. Only Ray and Python's own modules are
+imported: the cluster's Python need not have gpu-advisor.
 """
 
 import argparse
@@ -21,16 +21,16 @@ from typing import Any
 APART = ("sh", "-c", 'exec 3<&0; "$@" <&3 3<&- & exec 3<&- <&-; wait "$!"', "sh")
 """Start a command as a grandchild: Ray kills a worker's children before they tidy up."""
 SET_BY_RAY = ("OMP_NUM_THREADS",)
-"""Variables that Ray sets in a worker, and the user did not."""
+"""Variables that Ray sets in a worker, not the user."""
 SOON_S, SAY_S = 3.0, 10.0
-"""First wait and interval of the sentences that tell who waits for what."""
+"""First wait and interval of sentences on who waits for what."""
 PIECE = 1 << 16
 LAST_WORDS_S = 5.0
 TRIES = 3
 
 
 class Pipe:
-    """A command on the node of this actor."""
+    """Command on this actor's node."""
 
     def __init__(self, command: list[str]) -> None:
         environ = {
@@ -55,7 +55,7 @@ class Pipe:
                 stream.close()
 
     def read(self, name: str) -> bytes:
-        """Read what comes next from a stream; empty at its end."""
+        """Read a stream's next bytes; empty at its end."""
         return os.read(getattr(self._process, name).fileno(), PIECE)
 
     def wait(self) -> int:
@@ -95,8 +95,8 @@ def main() -> None:
 def _started(ray: Any, start: Callable[[], Any], wanted: dict[str, Any]) -> Any:
     """Actor that has its node.
 
-    Another one is asked for where a node dies before: Ray notices late, and still sends
-    actors there. Raises Ray's error for the last.
+    Another is asked for if a node dies before: Ray notices late, and still sends actors
+    there. Raises Ray's error for the last.
     """
     for tries_left in reversed(range(TRIES)):
         actor, wait_s = start(), SOON_S
@@ -129,7 +129,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _require_answer(address: str) -> None:
-    """Raise OSError where nobody listens: Ray itself would try for minutes."""
+    """Raise OSError where nobody listens: Ray would try for minutes."""
     named = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address
     host, colon, port = named.rpartition("//")[2].rpartition(":")
     if colon and port.isdigit():
@@ -137,7 +137,7 @@ def _require_answer(address: str) -> None:
 
 
 def _wanted(ray: Any, asked: argparse.Namespace) -> dict[str, Any]:
-    """Options of the actor; without a node that could ever hold them, exit."""
+    """Options of the actor; exit if no node could ever hold them."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     cards = any(node.get("GPU") for node in nodes)
     gpus = float(cards) if asked.num_gpus is None else asked.num_gpus

@@ -17,13 +17,13 @@ from advisor.sandbox.layers import remove_tree
 
 PREFIX = "gpu-advisor-call-"
 YOUNG_S = 60.0
-"""A folder that is not older may be about to be locked."""
+"""A younger folder may be about to be locked."""
 LEAST_BYTES = 4 << 20
-"""Records, logs and a program's own temporary files need some room."""
+"""Records, logs and a program's temporary files need some room."""
 
 
 def require_room(folder: str | Path) -> None:
-    """Require disk room for the files of trials. Raises TrialFailedError."""
+    """Require disk room for trial files. Raises TrialFailedError."""
     space = os.statvfs(folder)
     free = space.f_bavail * space.f_frsize
     if space.f_blocks and free < LEAST_BYTES:
@@ -37,9 +37,9 @@ def require_room(folder: str | Path) -> None:
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Make a folder for all trials, and remove it and those of killed calls.
+    """Make a folder for all trials; remove it and those of killed calls.
 
-    Raises TrialFailedError without room for it, StateUnusableError without a place.
+    Raises TrialFailedError without room, StateUnusableError without a place.
     """
     try:
         temporary = tempfile.gettempdir()
