@@ -1,4 +1,4 @@
-"""Checkouts of both arms, and the code that differs between them.
+"""Checkouts of both arms, and the code that differs.
 
 Git starts no program of a repository here: no hook, monitor, filter or prompt.
 """
@@ -73,7 +73,7 @@ def _run(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkout:
-    """Code of one arm, and its working folder, with links resolved."""
+    """Code of one arm, and its working folder, links resolved."""
 
     top: Path
     cwd: Path
@@ -81,7 +81,7 @@ class Checkout:
 
 
 def head_checkout(cwd: Path) -> Checkout:
-    """The checkout around `cwd`; uncommitted changes belong to head."""
+    """Checkout around `cwd`; uncommitted changes belong to head."""
     top = git(cwd, "rev-parse", "--show-toplevel")
     if top is None:
         msg = (
@@ -98,10 +98,10 @@ def head_checkout(cwd: Path) -> Checkout:
 def base_revision(
     head: Checkout, base_ref: str | None, environ: Mapping[str, str] = os.environ
 ) -> Revision:
-    """Commit that head is compared with: the first that the code finds.
+    """Commit to compare head with: the first that the code finds.
 
-    Raises NoBaselineError without one, and UsageError if it is only not here: such a job
-    would never compare anything.
+    Raises NoBaselineError without one; UsageError if only absent here: such a job would
+    never compare anything.
     """
     if base_ref:
         return _required(head, base_ref, "--base-ref", base_ref)
@@ -112,7 +112,7 @@ def base_revision(
         )
     tip = fact(event, "pull_request", "head", "sha")
     if tip and commit_of(head, "HEAD^2") == tip:
-        # The event may name the target of many commits ago.
+        # The event's target may be many commits old.
         return Revision(
             sha=commit_of(head, "HEAD^1"), ref="first parent of the merge commit"
         )
@@ -143,7 +143,7 @@ def base_revision(
 
 
 def _required(head: Checkout, ref: str, role: str, name: str) -> Revision:
-    """Commit of `ref`, called `name`. Raises UsageError if it is not here."""
+    """Commit of `ref`, called `name`. Raises UsageError if absent here."""
     sha = commit_of(head, ref)
     if sha is None:
         msg = f"{role}, {ref!r}, is not in this clone. Give --base-ref, or {FETCH}"
@@ -157,7 +157,7 @@ def commit_of(head: Checkout, ref: str) -> str | None:
 
 
 def _targets(head: Checkout, event: Mapping[str, Any]) -> list[str]:
-    """Refs that head may go to, most certain first."""
+    """Refs that head may go to, surest first."""
     if "pull_request" in event:
         base = ("pull_request", "base")
         return [fact(event, *base, "sha"), f"origin/{fact(event, *base, 'ref')}"]
@@ -167,7 +167,7 @@ def _targets(head: Checkout, event: Mapping[str, Any]) -> list[str]:
 
 
 def fact(event: Mapping[str, Any], *path: str) -> str:
-    """Text at `path` of an event; empty where there is none."""
+    """Text at `path` of an event; empty without one."""
     found: Any = event
     for name in path:
         found = found.get(name) if isinstance(found, dict) else None
@@ -196,7 +196,7 @@ def read_event(environ: Mapping[str, str]) -> dict[str, Any]:
 def base_of(
     head: Checkout, base_ref: str | None, links: Sequence[str]
 ) -> contextlib.AbstractContextManager[Checkout]:
-    """Base from a second checkout in the folder `base_ref`, or a worktree."""
+    """Base from a second checkout in `base_ref`, or a worktree."""
     folder = Path(base_ref or "")
     if not base_ref or not (folder / ".git").exists():
         return base_checkout(head, base_revision(head, base_ref), links)
@@ -212,7 +212,7 @@ def base_of(
 def base_checkout(
     head: Checkout, revision: Revision, links: Sequence[str] = ()
 ) -> Iterator[Checkout]:
-    """Make a temporary worktree of `revision`, outside the repository."""
+    """Temporary worktree of `revision`, outside the repository."""
     git(head.top, "worktree", "prune")  # left by a killed gate
     try:
         with scratch_folder() as folder:
@@ -280,7 +280,7 @@ def shared_data(head: Checkout, paths: Sequence[str]) -> tuple[Path, ...]:
 def _link(head: Checkout, paths: Sequence[str], base_cwd: Path) -> None:
     for path in paths:
         if Path(path).is_absolute():
-            continue  # seen by both arms where it is
+            continue  # both arms see it there
         target = base_cwd / path
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -304,13 +304,13 @@ class Difference:
 
     tops: Mapping[Variant, Path]
     changed: Mapping[str, Mapping[Variant, str | None]]
-    """By file that differs: SHA-256 in each arm, None where it is not there."""
+    """By file: SHA-256 in each arm, None where absent."""
     shared: tuple[Path, ...] = ()
     """Data that both arms were given on purpose."""
 
     @property
     def by_content(self) -> dict[tuple[str, str | None], str]:
-        """Changed files by name and SHA-256, by which a copy elsewhere is known."""
+        """Changed files by name and SHA-256, to know a copy elsewhere."""
         return {
             (PurePath(path).name, sha): path
             for path, hashes in self.changed.items()
@@ -328,7 +328,7 @@ class Difference:
 def difference(
     base: Checkout, head: Checkout, shared: Sequence[Path] = ()
 ) -> Difference | None:
-    """Compare the files of two checkouts. None if both are the same folder."""
+    """Compare files of two checkouts; None if both are one folder."""
     if base.top == head.top:
         return None
     tops: dict[Variant, Path] = {"base": base.top, "head": head.top}
@@ -346,7 +346,7 @@ def difference(
 
 
 def loaded(scratch: Path, top: Path, between: Difference) -> LoadedEntry:
-    """Files that a run reported as loaded. The report is read as untrusted."""
+    """Files that a run reported as loaded, read as untrusted."""
     foreign: list[str] = []
     changed: dict[str, str] = {}
     copies = between.by_content

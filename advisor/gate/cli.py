@@ -1,7 +1,6 @@
 """`gpu-advisor gate`: base against head, to an exit code.
 
-Once its arguments are checked it always ends with a report and outputs: the next step
-takes empty outputs for a success.
+Valid arguments always end in report and outputs: the next step takes none for success.
 """
 
 import argparse
@@ -129,7 +128,7 @@ def run(args: argparse.Namespace, command: Sequence[str] | None = None) -> int:
         record = GateRecord.model_validate(masking.mask_value(record.model_dump() | facts))
         code = exit_code(record, bisect=args.bisect_exit)
         published = _publish(record, args.report, job, code, claimed)
-    if record.programs:  # else the message on stderr has it all
+    if record.programs:  # else stderr has it all
         sys.stdout.write(github.harmless(report.lines(record) + "\n"))
     return code if published else code or errors.GATE_EXIT_CODES["error"]
 
@@ -145,7 +144,7 @@ def exit_code(record: GateRecord, *, bisect: bool) -> int:
 def _publish(
     record: GateRecord, path: Path, job: github.Job, code: int, claimed: Claim | None
 ) -> bool:
-    """Publish the record; False if one of its places was not written."""
+    """Publish the record; False if a place was not written."""
     if job.active:
         sys.stderr.write(github.annotation(record, code) + "\n")
     outputs = github.delimited(github.outputs(record, path if claimed else None))
@@ -178,7 +177,7 @@ def _measure(args: argparse.Namespace, inputs: Inputs, job: github.Job) -> GateR
         programs = config.choose(head, args.workload, args.command)
         host = read_machine()
         engine = _hold_engine(stack, host, inputs, cancel)
-        if args.history:  # a file that cannot be used is refused first
+        if args.history:  # an unusable file is refused first
             history.read(args.history)
             claim([args.history], overwrite=True)
         else:
@@ -227,7 +226,7 @@ def _judged(record: GateRecord, path: Path) -> GateRecord:
 def _hold_engine(
     stack: contextlib.ExitStack, host: Machine, inputs: Inputs, cancel: threading.Event
 ) -> Engine:
-    """Engine of the first GPU, or of the host, once no other gate holds it."""
+    """First GPU's engine, or the host's, once no other gate holds it."""
     uuid = host.gpus[0].uuid if host.gpus else None
     engine = make_engine(EngineSettings(gpu_uuid=uuid, cancel=cancel))
     deadline, waiting = time.monotonic() + 60 * inputs.max_minutes, False

@@ -31,7 +31,7 @@ class Workload(NamedTuple):
 
     program: str
     benchmark: str | None = None
-    """In the program's suite; None for a program that is one workload."""
+    """In the program's suite; None for a program of one workload."""
     figure: str = THROUGHPUT
 
     @property
@@ -60,12 +60,12 @@ def words(figure: str) -> tuple[str, str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Figure of one workload, measured by both arms in each pair that counts."""
+    """Figure of one workload, of both arms in each pair that counts."""
 
     workload: Workload
     program: ProgramEntry
     threshold: float
-    """The share by which it may worsen."""
+    """Share by which it may worsen."""
     rates: Mapping[Variant, Sequence[Rate]]
 
     @property
@@ -74,7 +74,7 @@ class Comparison:
 
     @property
     def tau(self) -> float:
-        """The threshold on the scale of d."""
+        """Threshold on the scale of d."""
         share = self.threshold
         return -math.log1p(-share) if self.higher_is_better else math.log1p(share)
 
@@ -143,7 +143,7 @@ class Comparison:
     def _noise_pct(self) -> float | None:
         """Spread of a process's rate between equal runs; None without two.
 
-        Neighbours of one arm and place are compared: drift and the place's effect cancel.
+        Neighbours of one arm and place are compared: drift and place cancel.
         """
         steps = []
         for arm, order in itertools.product(ARMS, ("base first", "head first")):

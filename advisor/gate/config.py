@@ -15,26 +15,26 @@ from advisor.runner import resources
 COMMAND = "command"
 
 SHORTEST_NAME = 3
-"""Names of fewer characters occur in any message."""
+"""Shorter names occur in any message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """Command that is run as it is in both arms."""
+    """Command that both arms run as it is."""
 
     name: str
     workload: settings.Workload
     """Command, config, unit, patterns and variables."""
     folder: str = "."
-    """Working directory, relative to the checkout's top."""
+    """Working folder, below the checkout's top."""
     in_shell: bool = False
-    """Run through `bash -c`: one shell string, as given with --command."""
+    """Run through `bash -c`: one string, as with --command."""
     limits: resources.Limits = field(default_factory=resources.Limits)
     """Limits of gpu-advisor.toml; no part of the definition."""
 
     @property
     def facts(self) -> dict[str, object]:
-        """All that must equal in both arms."""
+        """All that both arms must share."""
         names = {"command", "config", "unit", "unit_regex", "metric_regex", "env"}
         own = {"folder": self.folder, "in_shell": self.in_shell}
         return self.workload.model_dump(include=names) | own

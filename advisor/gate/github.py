@@ -1,6 +1,6 @@
 """GitHub Actions: outputs, summary, annotations, environment and forks.
 
-The program's text is hostile: escaped in the log, between random delimiters in files.
+A program's text is hostile: escaped in logs, between random delimiters in files.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ class Job:
     output: Path | None = None
     summary: Path | None = None
     withheld: tuple[str, ...] = ()
-    """Variables that base and head do not see: tokens and the like."""
+    """Variables, such as tokens, that neither arm sees."""
     active: bool = False
 
 
@@ -80,7 +80,7 @@ def delimited(values: Mapping[str, str]) -> str:
 
 
 def append(path: Path | None, content: str) -> None:
-    """Append to a file of the job, if there is one. Raises OutputRefusedError."""
+    """Append to a job's file, if any. Raises OutputRefusedError."""
     try:
         if path is not None:
             with path.open("ab") as file:
@@ -91,7 +91,7 @@ def append(path: Path | None, content: str) -> None:
 
 
 def annotation(record: GateRecord, code: int) -> str:
-    """The one line that marks the run: an error fails the job."""
+    """Line that marks the run: an error fails the job."""
     level = "error" if code else "notice" if record.verdict == "pass" else "warning"
     said = report.reason(record)
     if record.slowdown_pct is not None:
@@ -101,7 +101,7 @@ def annotation(record: GateRecord, code: int) -> str:
 
 
 def harmless(text: str) -> str:
-    """Neutralize `text` for the log: no workflow command, no terminal control."""
+    """Neutralize `text` for logs: no workflow command, no terminal control."""
     shown = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
     return _COMMAND.sub(r"\1\\\2", shown).replace("##[", "# #[")
 
@@ -115,26 +115,26 @@ STEERING = {
     for forge in ("GITHUB", "FORGEJO", "GITEA")
     for name in ("ENV", "PATH", "OUTPUT", "STATE", "STEP_SUMMARY")
 }
-"""Variables with files by which a step steers later ones."""
+"""Variables of files by which a step steers later ones."""
 TOKENS = (
     "ACTIONS_*", "SYSTEM_ACCESSTOKEN", "GIT_ASKPASS", "GIT_CONFIG_*", "GIT_SSH_COMMAND",
     "SSH_ASKPASS", "GPG_AGENT_INFO", "KUBECONFIG", "DOCKER_CONFIG", "NETRC", "AWS_ACCESS_KEY_ID",
 )  # fmt: skip
-"""Variables that give rights whatever their values look like."""
+"""Variables that give rights, whatever their values."""
 WORDS = {
     "TOKEN", "TOKENS", "SECRET", "SECRETS", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL",
     "CREDENTIALS", "APIKEY", "AUTH", "AUTHORIZATION", "PAT", "JWT", "COOKIE", "WEBHOOK",
 }  # fmt: skip
-"""Words between underscores of a name that make its value a secret."""
+"""Words of a name, between underscores, that mark a secret."""
 KEPT = {
     "PATH", "PWD", "OLDPWD", "HOME", "SHELL", "LANG", "TMPDIR", "USER", "LOGNAME", "PYTHONPATH",
     "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "XAUTHORITY", "LS_COLORS",
 }  # fmt: skip
-"""A program changes without these, and they are no secrets."""
+"""No secrets, and a program changes without them."""
 
 
 def is_withheld(name: str, value: str, keep: Collection[str] = ()) -> bool:
-    """True for a secret, by its name or value, and for STEERING."""
+    """True for a secret, by name or value, and for STEERING."""
     if name in STEERING:  # whatever `keep` says
         return True
     if name in keep or name in KEPT or not value:
@@ -146,11 +146,11 @@ def is_withheld(name: str, value: str, keep: Collection[str] = ()) -> bool:
 
 
 OWN_EVENTS = {"push", "schedule"}
-"""Events whose code is this repository's own."""
+"""Events of this repository's own code."""
 
 
 def refuse_foreign(environ: Mapping[str, str], *, allow: bool, unprotected: str) -> None:
-    """Refuse code that may be a fork's, where it could do harm."""
+    """Refuse code, perhaps a fork's, where it could do harm."""
     if not is_foreign(environ):
         return
     if unprotected:
@@ -169,7 +169,7 @@ def refuse_foreign(environ: Mapping[str, str], *, allow: bool, unprotected: str)
 def is_foreign(environ: Mapping[str, str]) -> bool:
     """True unless the code is surely this repository's.
 
-    A merge group, a dispatch, a comment and another workflow's end may be of a fork.
+    Merge groups, dispatches, comments and other workflows' ends may be of a fork.
     """
     event = read_event(environ)
     kind = environ.get("GITHUB_EVENT_NAME", "")

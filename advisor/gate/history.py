@@ -1,6 +1,6 @@
-"""History of one machine's sessions, over days; docs/gate.md says which are red.
+"""History of one machine's sessions over days; docs/gate.md says which are red.
 
-A session, several fresh processes of head on one day, is the unit of this comparison.
+A session, several fresh processes of head on one day, is the unit compared.
 """
 
 import math
@@ -23,9 +23,9 @@ from advisor.report.schema import Part
 WINDOW = 30
 FEWEST_SESSIONS = 10
 LATEST = 5
-"""Sessions, with the new one, that the drift test takes together."""
+"""Sessions in one drift test, with the new one."""
 ALPHA = 0.001
-"""Chance of a false alarm a session, shared by all series of the machine."""
+"""Chance of a false alarm a session, over all series of the machine."""
 
 
 class Session(Part):
@@ -124,7 +124,7 @@ def judge(past: History, record: GateRecord) -> tuple[GateRecord, History]:
 
 
 def _rates(program: ProgramEntry) -> Iterator[tuple[Workload, Source | None, list[Rate]]]:
-    """Rates of each workload that the session's processes measured."""
+    """Rates of each workload that the session measured."""
     runs = [run for pair in program.kept for run in pair.runs]
     for key in dict.fromkeys(key for run in runs for key in run.rates):
         workload = Workload(program.name, None if key == program.name else key)

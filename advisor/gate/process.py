@@ -1,7 +1,6 @@
 """One process of one arm, to its rates.
 
-Sources of a rate, best first: the program's own `throughput: 123.4` line; the JSON that a suite
-of benchmarks left; the probe; the time of the whole run.
+Sources, best first: a `throughput: 123.4` line; a suite's JSON; the probe; the run's time.
 """
 
 import dataclasses
@@ -27,20 +26,20 @@ from advisor.model import Candidate, Failure, MeasurePlan, Run, Trial
 from advisor.runner.output import plain
 
 BENCHMARK_JSON = "GPU_ADVISOR_BENCHMARK_JSON"
-"""Environment variable: path for the JSON of a suite of benchmarks."""
+"""Variable: path for the JSON of a benchmark suite."""
 THROUGHPUT_LINE = r"^[ \t]*throughput:[ \t]*(\S+)"
-"""Line of output with the program's own rate, in units per second."""
+"""Output line with the program's own rate, in units per second."""
 NOT_RECOGNISED = ("no-steps", "probe-not-loaded")
 """Failures of a run that ended well without steps for the probe."""
 LINE_CHARS = 4096
-"""Longest prefix of a line that is searched for a rate."""
+"""Longest prefix of a line searched for a rate."""
 OUTPUT_BYTES = 8 << 20
 BENCHMARK_BYTES = 64 << 20
 RUN_LIMIT_S = 1800.0
 WHOLE = MeasurePlan(mode="whole")
 WINDOW = MeasurePlan(mode="window")
 WHOLE_RUN_UNIT = "run"
-"""Unit of a rate that is the time of the whole run alone."""
+"""Unit of a rate from the time of the whole run alone."""
 
 
 @dataclass(kw_only=True)
@@ -51,7 +50,7 @@ class ProcessRunner:
     allow_writes: bool = False
     keep_network: bool = False
     shown: tuple[str, ...] = ()
-    """Paths in hidden folders that base and head see."""
+    """Paths in hidden folders that both arms see."""
     between: Difference | None = None
     """Files that differ; None where both arms are one folder."""
     started: int = field(default=0, init=False)
@@ -113,7 +112,7 @@ def environment(program: Program, arm: Variant, benchmark_json: Path) -> dict[st
 
 
 class NoRateError(Exception):
-    """A process gave no rate that can be believed."""
+    """Process without a believable rate."""
 
     def __init__(self, evidence: str, kind: str = "no-rate") -> None:
         super().__init__(evidence)
@@ -178,7 +177,7 @@ def last_match(output: str, pattern: str) -> str | None:
 
 
 def checked(text: str, source: str) -> float:
-    """Parse a rate; `source` says it in words. Raises NoRateError."""
+    """Parse a rate from `source`, in words. Raises NoRateError."""
     try:
         value = float(text.rstrip(",;"))
     except ValueError as problem:

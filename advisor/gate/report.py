@@ -1,7 +1,7 @@
 """Gate report: gate.md, gate.json and the comment.
 
-`python -I -m advisor.gate.report gate.json` prints the comment of a saved record. It is rendered
-from the validated record: no text of an artifact is posted as it stands.
+`python -I -m advisor.gate.report gate.json` prints a saved record's comment, rendered
+from the validated record: no artifact's text is posted as it stands.
 """
 
 import os
@@ -21,7 +21,7 @@ from advisor.report import writing
 from advisor.report.markdown import code, details, fenced, stacked, table, text
 
 MARKER = "<!-- gpu-advisor gate -->"
-"""First line of a comment, by which the next gate finds and replaces it."""
+"""First line of a comment, by which the next gate replaces it."""
 TITLES = {
     "pass": "No regression",
     "regression": "Regression",
@@ -43,7 +43,7 @@ LONGEST = 300
 
 
 def markdown(record: GateRecord) -> str:
-    """The whole report; a pure function of the record."""
+    """Whole report. Pure."""
     return stacked(short(record), *_details(record)) + "\n"
 
 
@@ -53,13 +53,13 @@ def comment(record: GateRecord) -> str:
 
 
 def short(record: GateRecord) -> str:
-    """Summary of a job: the report without its details."""
+    """Summary of a job: the report without details."""
     heading = f"# Throughput gate: {title(record)}"
     return stacked(heading, lines(record), *_workloads(record))
 
 
 def lines(record: GateRecord) -> str:
-    """The summary lines, for a terminal too."""
+    """Summary lines, for a terminal too."""
     step = (
         NEXT_STEPS.get(record.verdict, "")
         if record.programs and record.mode == "ab"
@@ -126,7 +126,7 @@ def _rate(value: float | None, unit: str = "") -> str:
 
 
 def _workloads(record: GateRecord) -> list[str]:
-    """Table of the workloads, worst first, and their remarks."""
+    """Table of workloads, worst first, and their remarks."""
     rows, remarks = [], []
     for place, w in enumerate(record.workloads):
         allowed = "" if w.threshold is None else f"{100 * w.threshold:g} %"
@@ -195,7 +195,7 @@ def read(path: Path) -> GateRecord:
 
 
 def write(record: GateRecord, path: Path, claimed: files.Claim) -> None:
-    """Write the report into the claimed places. Raises OutputRefusedError."""
+    """Write the report into its claim. Raises OutputRefusedError."""
     report, raw, posted = places(path)
     claimed.write(raw, (record.model_dump_json(indent=1) + "\n").encode())
     for place, body in ((report, markdown(record)), (posted, comment(record))):

@@ -28,13 +28,13 @@ from advisor.model import Machine, MeasurePlan, digest_of
 from advisor.numbers import number
 
 LOOKS_OF: dict[Mode, tuple[int, ...]] = {"ab": LOOKS, "noise": (12,), "history": (2,)}
-"""Numbers of pairs at which it may end; two are a session of the history."""
+"""Numbers of pairs at which it may end; two are a session of history."""
 MARGIN = 1.2
-"""The next pair may take this much longer than the longest so far."""
+"""The next pair may take so many times the longest so far."""
 HANG_FACTOR = 3.0
-"""A run hangs at this many times the longest before it."""
+"""A run hangs at so many times the longest before it."""
 SHORT_RUN_S = 10.0
-"""A program that ends within this is run to its end, whatever the budget."""
+"""A program this short runs to its end, whatever the budget."""
 
 
 def orders(seed: int) -> Iterator[tuple[Variant, Variant]]:
@@ -57,7 +57,7 @@ class Session:
     programs: dict[str, ProgramEntry] = field(default_factory=dict, init=False)
     plans: dict[str, MeasurePlan] = field(default_factory=dict, init=False)
     budget: Budget = field(init=False)
-    """It begins with the first warm-up."""
+    """Begins with the first warm-up."""
 
     def __post_init__(self) -> None:
         base = self.processes.arms["base"]
@@ -100,7 +100,7 @@ class Session:
     def _warm_up(self, program: Program) -> None:
         """Run each arm once, uncounted.
 
-        One that ends soon runs to its end, to compare its work; else a window is measured.
+        A short one runs to its end, to compare its work; else a window is measured.
         """
         name, runs_to_first_look = program.name, 2 * LOOKS[0] * len(self.selected)
         limit_s = self.budget.remaining_s / 2 / runs_to_first_look

@@ -17,7 +17,7 @@ Source = Literal[
     "throughput line", "probe", "whole-run time", "pytest-benchmark", "benchmark JSON"
 ]
 Verdict = Literal["regression", "error", "invalid", "no-baseline", "inconclusive", "pass"]
-"""Worst first: that of a gate is the first that one of its workloads has."""
+"""Worst first; a gate has the worst of its workloads."""
 Mode = Literal["ab", "history", "noise"]
 Better = Literal["lower", "higher"]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]

@@ -1,8 +1,7 @@
 """Sequential test of log ratios of pairs; docs/gate.md states the rules.
 
 A pair gives d = ln(rate of base / rate of head); `threshold` is tau = -ln(1 - threshold).
-The bounds assume that d is independent, which the serial test guards, and symmetric, which
-the random order within pairs does.
+Bounds assume d independent (the serial test guards) and symmetric (random order in pairs).
 """
 
 import itertools
@@ -20,9 +19,9 @@ Outcome = Literal["pass", "regression", "inconclusive"]
 Key = TypeVar("Key")
 
 CONFIDENCE = 0.90
-"""Level of every interval: each bound is wrong in at most one case of twenty."""
+"""Level of every interval: each bound is wrong at most once in 20."""
 ALPHA = 0.05
-"""Chance of a wrong verdict on each side, over all looks and workloads together."""
+"""Chance of a wrong verdict on each side, over all looks and workloads."""
 SPENT: dict[int, dict[Outcome, float]] = {
     5: {"pass": 0.625, "regression": 0.0},
     9: {"pass": 0.04, "regression": 0.0},
@@ -30,7 +29,7 @@ SPENT: dict[int, dict[Outcome, float]] = {
     17: {"pass": 0.033, "regression": 0.03},
     24: {"pass": 0.232, "regression": 0.87},
 }
-"""By number of pairs at which a verdict may fall: shares of ALPHA."""
+"""Shares of ALPHA by number of pairs at which a verdict may fall."""
 LOOKS = tuple(SPENT)
 EVIDENT = math.log(1.5)
 """A slowdown is evident if each pair exceeds the threshold by this and the spread."""
@@ -50,7 +49,7 @@ class Judgement:
 
     outcome: Outcome
     interval: Interval
-    """At CONFIDENCE, of the pairs up to the deciding look, else of all pairs."""
+    """At CONFIDENCE, of pairs up to the deciding look, else of all."""
     correlated: bool = False
     """Serial correlation withheld a verdict that the bounds gave."""
 
@@ -60,7 +59,7 @@ def judge(
 ) -> dict[Key, Judgement]:
     """Judge each workload from its ordered, valid pairs.
 
-    `taus` are the thresholds. All looks are replayed: what an early one decided stays so.
+    `taus`: thresholds. All looks are replayed: what an early one decided stays.
     """
     decided: dict[Key, Judgement] = {}
     latest: dict[Key, _Sample] = {}
@@ -107,12 +106,12 @@ class _Sample:
     withheld: bool = False
 
     def passes(self, level: float) -> bool:
-        """The slowdown is proven smaller than allowed."""
+        """Slowdown proven smaller than allowed."""
         bounds = stats.walsh_interval(self.values, level)
         return bounds.high < self.tau and self._independent()
 
     def regresses(self, level: float) -> bool:
-        """The slowdown is evident, or proven too large."""
+        """Slowdown evident, or proven too large."""
         least, most = min(self.values), max(self.values)
         if least - self.tau > max(EVIDENT, most - least):
             return True
@@ -133,7 +132,7 @@ class _Sample:
 def _regressions(
     ready: Mapping[Key, _Sample], decided: Mapping[Key, Judgement], workloads: int
 ) -> dict[Key, Judgement]:
-    """Holm's step-down: every proof makes the next one cheaper. A pass needs none."""
+    """Holm's step-down: every proof makes the next cheaper. A pass needs none."""
     already = sum(each.outcome == "regression" for each in decided.values())
     found: dict[Key, Judgement] = {}
     while True:

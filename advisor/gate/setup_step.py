@@ -23,7 +23,7 @@ RUNNER_MARKS = (".runner", ".credentials")
 ALWAYS_SHOWN = ("/run/opengl-driver", "/etc/resolv.conf")
 SEARCH_PATHS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH")
 MADE_FOLDERS = (".venv", "build")
-"""Made before a setup: Landlock lets nothing new be made beside `.git`."""
+"""Made before a setup: Landlock allows nothing new beside `.git`."""
 LIMIT_S = 3600.0
 TAIL_LINES = 20
 POLL_S = 0.2
@@ -38,7 +38,7 @@ def set_up(
     limit_s: float = LIMIT_S,
     cancel: threading.Event,
 ) -> str | None:
-    """Run the setup `command`; return its failure or None."""
+    """Run the setup; return its failure or None."""
     cwd, top = checkout.cwd, str(checkout.top)
     offer = detect_isolation(str(cwd))
     wanted = [checkout.top / name for name in MADE_FOLDERS if offer.kind == "landlock"]
@@ -80,7 +80,7 @@ def set_up(
 
 
 def unprotected(cwd: Path) -> str:
-    """Reach of untrusted code on this host; empty where an isolation holds."""
+    """Reach of untrusted code on this host; empty if isolated."""
     offer = detect_isolation(str(cwd))
     if offer.kind != "guard":
         return ""
@@ -123,7 +123,7 @@ def shown_paths(
     links: Sequence[str] = (),
     environ: Mapping[str, str] = os.environ,
 ) -> tuple[str, ...]:
-    """Paths needed inside the hidden folders: the checkout, interpreters and caches."""
+    """Paths needed in hidden folders: checkout, interpreters and caches."""
     repository = git(
         checkout.top, "rev-parse", "--path-format=absolute", "--git-common-dir"
     )

@@ -41,11 +41,11 @@ CLOCK_SPREAD_PCT = 5.0
 DISCARDS_ALLOWED = 0.25
 BUSY_SAMPLES = 30
 STEAL_ALIKE = 0.05
-"""Largest difference of stolen shares between arms disturbed alike."""
+"""Largest difference of stolen shares of arms disturbed alike."""
 
 
 def why_again(base: RunEntry, head: RunEntry, *, needs_quiet: bool = False) -> str | None:
-    """Reason to measure this pair again; with `needs_quiet` any disturbance is one."""
+    """Reason to repeat this pair; with `needs_quiet` any disturbance is one."""
     if by_card := why_discard(base.gpu, head.gpu):
         return by_card
     stolen = [run.others.steal_share or 0.0 for run in (base, head)]
@@ -90,7 +90,7 @@ def why_disturbed(base: RunEntry, head: RunEntry) -> str | None:
 def too_many_discarded(pairs: Sequence[PairEntry]) -> bool:
     """True if too many pairs were discarded.
 
-    Others on the CPUs may spoil as many as the last look needs: that costs time alone.
+    Others on the CPUs may spoil as many as the last look needs: it costs only time.
     """
     fell = [pair for pair in pairs if pair.discarded]
     by_card = [
@@ -125,7 +125,7 @@ def statement(pairs: Sequence[PairEntry]) -> str:
 
 PRECEDENCE: tuple[Verdict, ...] = get_args(Verdict)
 WORK_TOLERANCE = 0.01
-"""Share of units that a run which ended by itself may lack."""
+"""Share of units that a run ended by itself may lack."""
 
 
 def decide(
@@ -158,7 +158,7 @@ def decide(
 
 
 def led(record: GateRecord, verdicts: Sequence[WorkloadVerdict]) -> GateRecord:
-    """`record` with these verdicts, and the figures of the worst."""
+    """`record` with these verdicts and the worst's figures."""
     workloads = sorted(verdicts, key=_worst_first)
     worst = workloads[0]
     shared = ("verdict", "slowdown_pct", "ci_low_pct", "ci_high_pct", "confidence", "pairs")
@@ -195,7 +195,7 @@ def _smallest_threshold(compared: Comparison) -> list[str]:
 
 
 def without_pairs(program: ProgramEntry, inputs: Inputs) -> tuple[Verdict, str] | None:
-    """Verdict on a program that no pair can change; None if its pairs decide."""
+    """Verdict that no pair can change; None if its pairs decide."""
     whole = Workload(program.name)
     if program.error:
         return "error", program.error
@@ -242,7 +242,7 @@ def _may_be_missing(workload: Workload, inputs: Inputs) -> bool:
 def _match(
     program: ProgramEntry, inputs: Inputs
 ) -> Iterator[Comparison | WorkloadVerdict | str]:
-    """Comparisons, verdicts on what cannot be compared, and notes."""
+    """Comparisons, verdicts without comparison, and notes."""
     closed, pairs = without_pairs(program, inputs), len(program.kept)
     if not pairs and not closed:
         closed = "inconclusive", f"no pair was measured ({program.stopped or 'not begun'})"
