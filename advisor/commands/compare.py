@@ -29,7 +29,7 @@ ROUNDS = 6
 """The fewest with exact bounds."""
 QUALITY_ROUNDS = 3
 MARGIN = 1.2
-"""A process may take so many times what its warm-up took."""
+"""A process may take so many times its warm-up."""
 SEPARATOR = "--vs"
 NAMES = "ABCDEF"
 
@@ -43,7 +43,7 @@ Verdict = Literal[
     "other work",
     "worse",
 ]
-"""`worse`: the declared quality is out of its tolerance."""
+"""`worse`: the declared quality is out of tolerance."""
 BAD = {"slower", "failed", "other work", "worse"}
 EXIT_CODES = {"ok": 0, "failed": 1, "undecided": 3}
 
@@ -57,15 +57,15 @@ LAUNCHERS = {
     "mpirun": ("-np", "-n", "--np"),
     "mpiexec": ("-n", "-np", "--np"),
 }
-"""Flags for the number of ranks, by launcher; `launch` is that of accelerate."""
+"""Flags for the number of ranks, by launcher; `launch` is accelerate's."""
 OWN = ("--devices", "--trainer.devices")
-"""Flags of programs that start their ranks themselves, as Lightning does."""
+"""Flags of programs that start their ranks themselves, like Lightning."""
 GOOD = 0.9
 """Least efficiency that needs no explanation."""
 SATURATED = 0.9
-"""Least share of the CPUs in use that counts as all of them."""
+"""Least share of busy CPUs that counts as all."""
 MOST_LOST = 0.5
-"""Least share of the lost time that names its cause."""
+"""Least share of lost time that names its cause."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -112,11 +112,11 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
 
 @dataclass(kw_only=True)
 class Arm:
-    """One variant, and its result as far as it is known."""
+    """Variant, with its result so far."""
 
     name: str
     label: str
-    """The config's path, or the words in which its command differs."""
+    """Config's path, or the words in which its command differs."""
     asked: invocation.Invocation
     ranks: int | None = None
     warm_up: Run | None = None
@@ -193,7 +193,7 @@ def arms_of(args: argparse.Namespace, command: list[str]) -> list[Arm]:
 
 
 def split_blocks(command: list[str]) -> list[list[str]]:
-    """Split commands at the separators. Raises UsageError for an empty one."""
+    """Split commands at separators. Raises UsageError for an empty one."""
     parts = itertools.groupby(command, key=lambda word: word == SEPARATOR)
     blocks = [list(words) for is_separator, words in parts if not is_separator]
     if command and len(blocks) != command.count(SEPARATOR) + 1:
@@ -230,7 +230,7 @@ def _placeholder(word: str, configs: Sequence[Path]) -> str:
 
 
 def measure(arms: list[Arm], args: argparse.Namespace, started: float) -> dict[str, Any]:
-    """Warm up, run the rounds and judge; the result as JSON."""
+    """Warm up, run rounds and judge; the result as JSON."""
     first = arms[0].asked
     with contextlib.ExitStack() as stack:
         node = stack.enter_context(node_of(args.engine, first))
@@ -264,12 +264,12 @@ def measure(arms: list[Arm], args: argparse.Namespace, started: float) -> dict[s
 
 
 def sound(arms: Sequence[Arm]) -> list[Arm]:
-    """Variants that are still to be measured."""
+    """Variants still to be measured."""
     return [arm for arm in arms if arm.verdict is None]
 
 
 def request(arm: Arm, purpose: Purpose, window_s: float) -> TrialRequest:
-    """One process of a variant, which takes what its warm-up took."""
+    """Process of a variant, as long as its warm-up."""
     entry = arm.asked.workload
     plan = MeasurePlan(
         measure_s=window_s, validation=entry.validation, unit_regex=entry.unit_regex
@@ -285,7 +285,7 @@ def request(arm: Arm, purpose: Purpose, window_s: float) -> TrialRequest:
 
 
 def warm_up(arms: Sequence[Arm], executor: Executor, window_s: float) -> None:
-    """Run each variant once; caches are full then."""
+    """Run each variant once, to fill caches."""
     for arm in arms:
         answer = executor.run_once(request(arm, "profile", window_s))
         if isinstance(answer, SkippedRun):
@@ -333,7 +333,7 @@ def run_rounds(
 
 
 def check_quality(arms: Sequence[Arm], executor: Executor) -> None:
-    """Drop variants with a worse quality than the first's."""
+    """Drop variants of worse quality than the first."""
     measures = arms[0].asked.workload.quality
     if not measures or len(arms) < FEWEST:
         return
@@ -370,7 +370,7 @@ def check_quality(arms: Sequence[Arm], executor: Executor) -> None:
 
 
 def judge_gains(arms: Sequence[Arm], rounds: Comparison | None, threshold: float) -> None:
-    """Set the verdict of each variant that has none."""
+    """Set each missing verdict."""
     share = numbers.percent(threshold)
     arms[0].verdict = arms[0].verdict or "reference"
     for arm in sound(arms):
@@ -434,7 +434,7 @@ def counts_of(text: str) -> tuple[int, ...]:
 
 
 def with_ranks(command: Sequence[str], count: int) -> list[str]:
-    """Set the ranks of `command`. Raises UsageError without a place for it."""
+    """Set the ranks of `command`. Raises UsageError without a place."""
     words = list(command)
     starts = [
         number for number, word in enumerate(words) if PurePath(word).name in LAUNCHERS
@@ -456,7 +456,7 @@ def with_ranks(command: Sequence[str], count: int) -> list[str]:
 
 
 def cause(first: Sequence[Run], runs: Sequence[Run], cpus: int) -> str:
-    """Likely cause of a poor efficiency, against the runs of fewer ranks."""
+    """Likely cause of a poor efficiency, against fewer ranks."""
     median = statistics.median
     busy = median(run.disturbance.own_cpus or 0.0 for run in runs)
     if busy >= SATURATED * cpus:
@@ -473,10 +473,10 @@ def cause(first: Sequence[Run], runs: Sequence[Run], cpus: int) -> str:
 
 
 def _unit_s(run: Run) -> float:
-    """Time of one rank for one unit."""
+    """Time of a rank for a unit."""
     return run.ranks / run.units_per_s
 
 
 def _wait_s(run: Run) -> float:
-    """Time of one rank waiting for the data of one unit."""
+    """Time that a rank waits for a unit's data."""
     return (run.wait_share or 0.0) * _unit_s(run)

@@ -38,7 +38,7 @@ Answer = TypeVar("Answer")
 LOOK_S = 0.5
 """Time in which others are watched."""
 LEAST_FREE_SHARE, LEAST_FREE_GIB = 0.10, 1.0
-"""RAM that must be left, or the kernel drops cached files and swaps."""
+"""RAM to leave, or the kernel drops cached files and swaps."""
 LEAST_SHM_GIB = 1.0
 ASK_LIMIT_S = 120.0
 """A first import of torch from a cold network disk takes a minute."""
@@ -102,13 +102,13 @@ class Readings:
 
     machine: Machine
     cpus_shown: int
-    """CPUs that a program which does not know of quotas believes it has."""
+    """CPUs for a program that does not know of quotas."""
     ram_left_gib: float
     shm_left_gib: float | None
     nvidia_devices: int | None
-    """Cards on the bus, whether or not a driver knows them."""
+    """Cards on the bus, with or without a driver."""
     uvm_missing: bool
-    """The driver lists a card, but CUDA's own device file is not there."""
+    """The driver lists a card, but CUDA's device file is missing."""
     isolation: SandboxPolicy
     crowd: Disturbance
     own_calls: tuple[str, ...]
@@ -118,7 +118,7 @@ class Readings:
 
 
 def take(command: Sequence[str]) -> Readings:
-    """Read everything; this takes about three seconds."""
+    """Read everything, in about three seconds."""
     crowd = contention.look(LOOK_S)  # before anything of ours works beside it
     machine, room = read_machine(), host.memory_room_bytes()
     left_gib = psutil.virtual_memory().available / GIB
@@ -138,7 +138,7 @@ def take(command: Sequence[str]) -> Readings:
 
 
 def ask(command: Sequence[str], question: str, answer: TypeAdapter[Answer]) -> Answer | str:
-    """Answer of `torch_info` in the user's Python, or why there is none."""
+    """Answer of `torch_info` in the user's Python, or why none."""
     program = asking(command, os.environ.get("PATH"))
     if program is None:
         return (
@@ -166,7 +166,7 @@ def ask(command: Sequence[str], question: str, answer: TypeAdapter[Answer]) -> A
 
 
 def calibrate(command: Sequence[str], *, as_json: bool) -> int:
-    """Measure the cards with the user's torch, and keep their rates; 1 without any."""
+    """Measure cards with the user's torch, keep their rates; 1 without any."""
     with contextlib.ExitStack() as held:
         for card in read_machine().gpus:
             held.enter_context(lock.gpu_lock(card.uuid))
@@ -206,7 +206,7 @@ def asking(command: Sequence[str], path: str | None) -> str | None:
 
 
 class Finding(NamedTuple):
-    """Value of one check, and the remedy where it is not good."""
+    """Value of a check, with a remedy where not good."""
 
     value: str
     fix: str | None = None
@@ -263,7 +263,7 @@ def cpus(readings: Readings) -> Finding:
 
 
 def memory(readings: Readings) -> Finding:
-    """RAM that is left, inside the limit of the container."""
+    """RAM left, inside the container's limit."""
     whole, left = readings.machine.ram_limit_gib, readings.ram_left_gib
     enough = left >= max(LEAST_FREE_GIB, LEAST_FREE_SHARE * whole)
     fix = None if enough else "ps -eo pid,user,rss,comm --sort=-rss | head"
@@ -279,7 +279,7 @@ def shared_memory(readings: Readings) -> Finding:
 
 
 def other_programs(readings: Readings) -> Finding:
-    """CPUs that others hold, and calls of gpu-advisor beside this one."""
+    """CPUs that others hold, and other calls of gpu-advisor."""
     crowd, shown = readings.crowd, readings.cpus_shown
     if crowd.others_cpus is None:
         return Finding("not told here", unknown=True)

@@ -37,12 +37,12 @@ class Entry:
 
     @property
     def side(self) -> Side:
-        """The tuned configuration; the original where none is proven."""
+        """Tuned configuration; the original where none is proven."""
         return self.outcome.after if isinstance(self.outcome, Report) else Side()
 
     @property
     def price_of_1000(self) -> float | None:
-        """Price of 1,000 units, where the price of the node is known."""
+        """Price of 1,000 units, where the node's is known."""
         per_s = self.side.units_per_s
         return 1000 * self.price / HOUR_S / per_s if self.price and per_s else None
 
@@ -93,7 +93,7 @@ def run(
 
 
 def own_arguments(args: argparse.Namespace, name: str) -> argparse.Namespace:
-    """Arguments of the call for one engine: places of its own."""
+    """Arguments of one engine's call: places of its own."""
     tag = re.sub(r"\W+", "-", name).strip("-")
     own = {"engine": name, "report": args.report.with_stem(f"{args.report.stem}.{tag}")}
     if args.configs:
@@ -107,7 +107,7 @@ def own_arguments(args: argparse.Namespace, name: str) -> argparse.Namespace:
 
 
 def page(entries: Sequence[Entry], subject: str) -> str:
-    """Markdown page: the fastest and the cheapest node, and a row for each."""
+    """Markdown page: the fastest and the cheapest node, and a row each."""
     found = [entry for entry in entries if entry.side.units_per_s]
     said = []
     if found:
@@ -154,7 +154,7 @@ def row(entry: Entry, unit: str) -> tuple[str, ...]:
 
 
 def rate(side: Side, unit: str) -> str:
-    """Throughput as text; empty where it was not measured."""
+    """Throughput as text; empty if not measured."""
     return (
         "" if side.units_per_s is None else f"{numbers.number(side.units_per_s)} {unit}/s"
     )

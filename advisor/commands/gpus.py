@@ -43,7 +43,7 @@ def run(args: argparse.Namespace, _command: Sequence[str] | None) -> int:
 
 
 def compared(card: GpuProfile) -> list[str]:
-    """Kinds of programs whose speed was compared with published rates."""
+    """Kinds of programs compared with published speeds."""
     names = {True: "training", False: "inference"}
     return [names[trains] for name, trains in estimate.VALIDATED if name == card.name]
 

@@ -19,10 +19,10 @@ from advisor.knobs.registry import REGISTRY
 from advisor.model import Knob, KnobClass, Phase
 
 ONE_A_PHASE = {"batch_size", "num_workers", "grad_accum", "timesteps"}
-"""Kinds of which one phase of a program has one value."""
+"""Kinds with one value in each phase of a program."""
 HEADS = ("setting", "value", "meaning", "phase", "a change", "")
 WIDEST = 48
-"""Longest text of a path or value in the table."""
+"""Longest path or value in the table."""
 RISKS: dict[KnobClass, str] = {
     "free": "keeps results",
     "training": "changes the training",
@@ -144,7 +144,7 @@ def _knob(knob: Knob, findings: Findings, document: Document | None) -> dict[str
 
 
 def section(one: Inspected) -> str:
-    """Table of one document and the remarks on it."""
+    """Table of one document, with remarks."""
     found = one.findings
     if one.error is not None:
         return f"{found.document}\n  not read: {one.error}"

@@ -85,13 +85,13 @@ def add_flags(parser: argparse._ActionsContainer, *names: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """A command, its configs if known, and their settings."""
+    """Command, its configs if known, and their settings."""
 
     configs: tuple[documents.Document, ...]
     """By the path that the user or gpu-advisor.toml named."""
     argv: tuple[str, ...]
     command_line: documents.Document
-    """`argv` as a document; without a config, with the options that nobody typed."""
+    """`argv` as a document; without a config, with untyped options."""
     cwd: Path
     workload: Workload
     settings: Settings
@@ -117,7 +117,7 @@ class Invocation:
 
     @property
     def environ(self) -> dict[str, str]:
-        """The caller's environment, with the variables of the workload."""
+        """Caller's environment, with the workload's variables."""
         return {**os.environ, **self.workload.env}
 
     @property
@@ -126,7 +126,7 @@ class Invocation:
         return None if self.workload.phase == "any" else self.workload.phase
 
     def quality_commands(self) -> dict[CommandName, documents.Document]:
-        """Commands of the quality measures, by default the command itself."""
+        """Commands of quality measures, by default the command itself."""
         chooses = self.workload.quality_command
         confirms = self.workload.confirm_quality_command or chooses
         return {
@@ -149,9 +149,9 @@ def resolve(
     use_case: str = "optimize",
     with_options: bool = True,
 ) -> Invocation:
-    """Find command, configs and settings of a call; its own words win over the file's.
+    """Find command, configs and settings; typed words win over the file's.
 
-    `with_options`: without a config the program is started to parse its arguments.
+    `with_options`: without a config the program starts, to parse its arguments.
     """
     for path in paths:
         if path.suffix.lower() not in SUFFIXES and not path.exists():
@@ -275,14 +275,14 @@ def configs_among(command: Sequence[str], cwd: Path) -> list[Path]:
     found = []
     for word in command[first_own_word(command) :]:
         path = Path(word.split("=", 1)[-1])
-        with contextlib.suppress(OSError):  # no path at all, such as code of many lines
+        with contextlib.suppress(OSError):  # no path, such as code of many lines
             if path.suffix.lower() in SUFFIXES and (cwd / path).is_file():
                 found.append(path)
     return found
 
 
 def require_writable(config: Path) -> None:
-    """Raise ConfigReadOnlyError when `config` could not be replaced."""
+    """Raise ConfigReadOnlyError if `config` cannot be replaced."""
     real = Path(os.path.realpath(config))
     for path, what in ((real, "the file"), (real.parent, "its folder")):
         if not os.access(path, os.W_OK) or not path.stat().st_mode & 0o222:
@@ -319,7 +319,7 @@ class ProgramOptions:
 def recorded(
     command: tuple[str, ...], cwd: Path, env: tuple[tuple[str, str], ...] = ()
 ) -> ProgramOptions:
-    """Record the options of the program in `command`, which runs once."""
+    """Record a program's options; it runs once."""
     first = first_own_word(command)
     script = _script(command, first, cwd)
     if script is None:
@@ -363,7 +363,7 @@ def recorded(
 
 
 def _read(path: Path) -> list[dict[str, Any]] | None:
-    """The probe's record; a program may have spoiled it."""
+    """Probe's record; a program may have spoiled it."""
     try:
         options = json.loads(path.read_text("utf-8"))["options"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -409,7 +409,7 @@ def _placed(
 
 
 def _script(command: Sequence[str], first: int, cwd: Path) -> str | None:
-    """Path end of the program's `sys.argv[0]`; None where it is no Python."""
+    """Path end of the program's `sys.argv[0]`; None if no Python."""
     if not 0 < first <= len(command):
         return None
     name = command[first - 1]
@@ -422,5 +422,5 @@ def _script(command: Sequence[str], first: int, cwd: Path) -> str | None:
         package = (path / "__main__.py").is_file()
         is_python = package or (path.is_file() and path.suffix == ".py")
         return str(path.resolve()) if is_python or interpreter_of(str(path)) else None
-    except OSError:  # no path at all, such as code of many lines
+    except OSError:  # no path, such as code of many lines
         return None

@@ -87,7 +87,7 @@ class Session:
 
     @contextlib.contextmanager
     def trials(self) -> Iterator[RunTrial]:
-        """Open an engine for single trials, which are not kept."""
+        """Open an engine for single trials, not kept."""
         numbers = itertools.count(1)
         with self.engine() as engine:
             self.progress.stage("profile")
@@ -110,7 +110,7 @@ class Session:
     def executor(
         self, started: float, *, earlier_calls: bool, several: bool = False
     ) -> Iterator[Executor]:
-        """Open the executor of a call, whose budget began at `started`."""
+        """Open a call's executor, its budget begun at `started`."""
         history = History(self.asked.state() / "history.sqlite", self.progress.note)
         with self.engine(several=several) as engine:
             yield Executor(
@@ -129,7 +129,7 @@ class Session:
 
 @contextlib.contextmanager
 def node_of(engine: str, asked: Invocation) -> Iterator[Connection | None]:
-    """Open a connection to the node of an engine; None: this machine."""
+    """Connection to an engine's node; None: this machine."""
     carrier = carrier_of(engine, asked.settings.engine)
     if carrier is None:
         yield None

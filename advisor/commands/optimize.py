@@ -145,14 +145,14 @@ class Job:
 
     args: argparse.Namespace
     typed: tuple[str, ...]
-    """The command, where it was typed after `--`."""
+    """Command, if typed after `--`."""
     session: Session
     objective: objective.Objective
     versions: tuple[Versions, ...]
     """Originals of each config, or of the settings file beside the command."""
     report: files.Claim
     output: files.Claim
-    """The place of --output; none where the configs themselves are rewritten."""
+    """Place of --output; none where the configs are rewritten."""
     context: TuningContext = field(init=False)
     answers: list[Result] = field(default_factory=list)
     """Results so far, kept if the search is interrupted."""
@@ -252,7 +252,7 @@ def objective_of(
 
 
 def left_untuned(asked: invocation.Invocation) -> list[str]:
-    """Notes on options and configs that stay untuned."""
+    """Notes on untuned options and configs."""
     notes = []
     if not asked.configs:
         env = tuple(sorted(asked.workload.env.items()))
@@ -328,7 +328,7 @@ def context_of(job: Job) -> TuningContext:
 def conclude(
     job: Job, lab: Executor, stop: Stop | None, *, wall_s: float
 ) -> tuple[Report, AdvisorError | None]:
-    """Write the result and complete the report: of a dry run where that is refused."""
+    """Write the result and complete the report: a dry run's if refused."""
     state = (stop or next_request(job.context, job.answers)).state
     winner = proven_candidate(state) if stop is not None else Candidate()
     written: tuple[Path, ...] = ()
@@ -368,7 +368,7 @@ def conclude(
 
 
 def without_budget(words: Sequence[str]) -> list[str]:
-    """Options of this call for one that goes on with a larger budget."""
+    """Options of this call to go on with a larger budget."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--budget")
     parser.add_argument("--fresh", action="store_true")

@@ -22,7 +22,7 @@ def show(fields: dict[str, Any], text: str, *, as_json: bool) -> None:
 
 
 def fitted(text: str, stream: TextIO) -> str:
-    """Text broken between words at the width of a terminal; elsewhere as it is."""
+    """Text broken between words at a terminal's width; elsewhere as it is."""
     if not stream.isatty():
         return text
     wrapper = textwrap.TextWrapper(
@@ -36,13 +36,13 @@ def fitted(text: str, stream: TextIO) -> str:
 
 
 def table(rows: Sequence[Sequence[str]], indent: str = "") -> list[str]:
-    """Lines of a table whose columns are aligned."""
+    """Lines of a table with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [(indent + "  ".join(map(str.ljust, row, widths))).rstrip() for row in rows]
 
 
 def show_failure(failure: Failure, hint: str = "", *, as_json: bool) -> int:
-    """Print the failure, its evidence and the next step; return its exit code."""
+    """Print failure, evidence and next step; return the exit code."""
     named = {name: getattr(failure, name) for name in ("kind", "evidence", "next_step")}
     tail = f"\n\nLast lines of the program:\n{failure.log_tail}" if failure.log_tail else ""
     text = f"Not measured: {failure.kind}. {failure.evidence}\n{failure.next_step}{tail}\n{hint}"

@@ -41,7 +41,7 @@ PLAN = MeasurePlan(measure_s=1.0, min_steps=3, trace=True)
 """Plan of a traced run; a CPU's, whose speed tells nothing, ends with one whole step."""
 AUTOCAST = "autocast=bfloat16"
 SPLITS_FROM = 8
-"""Least batch that is traced at its half; smaller ones are doubled."""
+"""Least batch traced at its half; smaller ones are doubled."""
 NEEDS_CUDA = "The program needs more of CUDA than a CPU can stand in for."
 
 
@@ -143,7 +143,7 @@ class Findings:
     stand_in: str | None = None
     """Card that the program believed to have."""
     refused: str = ""
-    """Evidence of the failure with such a card, where the program ran without one."""
+    """Evidence of the failure with such a card, if the program ran without one."""
 
 
 def trace_program(
@@ -198,7 +198,7 @@ def autocast_too(
     plan: MeasurePlan,
     found: Findings | Failure,
 ) -> Traced | None:
-    """Trace of a 32-bit program under autocast; None of others, and if it fails."""
+    """Trace of a 32-bit program under autocast; None for others or failures."""
     if isinstance(found, Failure) or found.traced.run.effects.dtype != "float32":
         return None
     plan = replace(
@@ -229,9 +229,9 @@ def trace_of(run: Run) -> Trace:
 
 
 def other_batches(asked: invocation.Invocation, batch: float) -> Iterator[Change]:
-    """Other batches of the setting that holds the run's: half and twice, or larger.
+    """Other batches of the run's setting: half and twice, or larger.
 
-    Accumulation stays: both steps do the same. A batch of one may be a case of its own.
+    Accumulation stays: both steps do the same. A batch of one may be a special case.
     """
     halves = batch >= SPLITS_FROM and batch % 2 == 0
     wanted = (batch / 2, 2 * batch) if halves else (2 * batch, 4 * batch)
@@ -257,7 +257,7 @@ def other_batches(asked: invocation.Invocation, batch: float) -> Iterator[Change
 
 
 def like(old: JsonScalar, batch: float) -> JsonScalar:
-    """A batch in the type of the value that it replaces."""
+    """Batch in the type of the value replaced."""
     return str(int(batch)) if isinstance(old, str) else int(batch)
 
 
@@ -274,7 +274,7 @@ def figure_place(folder: Path, card: str) -> Path:
 def draw(
     found: Traced, card: GpuProfile, entries: Sequence[Estimate], unit: str
 ) -> bytes | None:
-    """SVG of a card's speed and memory by batch; None where only one is known."""
+    """SVG of speed and memory by batch; None for a single batch."""
     own = [entry for entry in entries if entry.card == card.name]
     sizes = {entry.batch for entry in own}
     sizes |= {size for size in found.sizes if size <= max(sizes)}
@@ -302,7 +302,7 @@ def draw(
 def claimed(
     asked: invocation.Invocation, cards: Sequence[GpuProfile], args: argparse.Namespace
 ) -> Claim:
-    """Claim all files to be written. Raises OutputRefusedError and UsageError."""
+    """Claim all files to write. Raises OutputRefusedError and UsageError."""
     if not asked.configs:
         msg = "--output writes configs, and none was named. Leave it out: the command is printed."
         raise UsageError(msg)
@@ -382,12 +382,12 @@ def notes(
 
 
 def about(value: float) -> str:
-    """A figure with as many digits as its band supports."""
+    """Figure with as many digits as its band supports."""
     return numbers.number(float(f"{value:.2g}"))
 
 
 def verdict(entries: Sequence[Estimate], cards: Sequence[GpuProfile], unit: str) -> str:
-    """The fastest card, in one sentence, and the cheapest where prices are known."""
+    """Sentence on the fastest card, and the cheapest where prices are known."""
     fitting = [entry for entry in entries if entry.fits]
     if not fitting:
         return "It fits on none of these cards."

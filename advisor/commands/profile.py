@@ -27,7 +27,7 @@ OF_RUN = (
 )
 OF_EFFECTS = ("batch", "workers", "forwards_per_unit")
 OF_CARD = ("gpu_util_pct", "gpu_mem_used_gib", "power_w")
-"""Figures of a run, of its effects and of its card in the JSON object."""
+"""Figures of run, effects and card in the JSON object."""
 
 WORK = ("training", "inference")
 """Phases that are counted in steps."""
@@ -40,7 +40,7 @@ REMEDIES = {
     "saving": "Save less often, or copy to the CPU and save in a thread.",
 }
 GROWTH = 0.01
-"""Share of the peak; a smaller growth a minute counts as steady."""
+"""Share of the peak; less growth a minute counts as steady."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -138,13 +138,13 @@ def as_object(result: tuple[Run, ...], found: Bottleneck | None) -> dict[str, An
 
 
 def in_order(unused: str, text: str, *limits: str) -> str:
-    """Memo behind an unused card; what limits its figures follows its first sentence."""
+    """Memo behind an unused card; limits of its figures come second."""
     first, _, rest = text.partition("\n\n")
     return "\n\n".join(filter(None, (unused, first, *limits, rest)))
 
 
 def memo(runs: tuple[Run, ...], found: Bottleneck) -> str:
-    """The memo: the bottleneck first, then its evidence."""
+    """Memo: the bottleneck, then its evidence."""
     run = typical(runs)
     sections = {
         "Measured": _measured(runs, run),
@@ -215,7 +215,7 @@ def _gpu(run: Run) -> list[str]:
 
 
 def whole_memo(run: Run) -> str:
-    """Memo of a whole run: the phases first, then host memory and remedies."""
+    """Memo of a whole run: phases, then host memory and remedies."""
     if not run.phases:
         return (
             "The phases are not known: the probe saw no steps, or the program has several ranks.\n"

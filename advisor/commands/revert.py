@@ -37,9 +37,9 @@ def run(args: argparse.Namespace, _command: list[str] | None) -> int:
 
 
 def revert(configs: list[Path], *, everything: bool = False) -> dict[Path, int]:
-    """Revert the rewrites of `configs`, once all were looked at; return their numbers.
+    """Revert rewrites of `configs` after a look at all; return their numbers.
 
-    0: the last rewrite is not in the file. Its call was killed, or somebody undid it.
+    0: the last rewrite is not in the file: its call was killed, or somebody undid it.
     """
     kept_in = {config: _kept_in(config) for config in configs}
     with contextlib.ExitStack() as stack:
