@@ -1,8 +1,7 @@
 """Commands: flags are settings like any other.
 
-The text is the argv joined by NUL, which no argument can hold. Flags before the
-program's name are no settings. Known options that were not typed are leaves without
-text: setting one adds it.
+The text is the argv joined by NUL, which no argument can hold. Flags before the program
+are no settings. Untyped known options are leaves without text: setting one adds it.
 """
 
 import itertools
@@ -56,7 +55,7 @@ _LAUNCHERS = _PROFILERS | {
     ),
     *("chrt", "catchsegv", "optirun", "apptainer", "singularity", "dotenv", "doppler"),
 }
-"""Programs that start another one, named among their own arguments."""
+"""Programs that start another, named in their arguments."""
 _LAUNCHERS_OWN = re.compile(r"-.*|[A-Za-z_]\w*=.*|run|\d+[smh]?")
 
 _LONG = re.compile(r"(--?[A-Za-z][\w./-]*)=(.*)", re.DOTALL)
@@ -120,8 +119,8 @@ def _option_of(typed: str, spellings: Mapping[str, tuple[str, bool]]) -> tuple[s
 def first_own_word(words: Sequence[str]) -> int:
     """Index of the first program argument.
 
-    Behind a launcher the program is a script, a module or code, else the first word
-    that is no option. A command without a program has no argument of its own.
+    Behind a launcher the program is a script, module or code, else the first word that
+    is no option. A command without a program has no argument.
     """
     names = [PurePath(word).name for word in words]
     starts = [

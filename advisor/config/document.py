@@ -43,12 +43,12 @@ class Document:
     """Config document: bytes, meaning and places of values."""
 
     name: str
-    """Its path, or what messages call it."""
+    """Path, or name in messages."""
     format: Format
     raw: bytes
     text: str
     leaves: Mapping[str, Scalar]
-    """As parsed, by path; of one path the last leaf counts."""
+    """By path; of equal ones the last leaf counts."""
     options: tuple[Option, ...] = ()
     """Options of a command's program."""
 
@@ -111,7 +111,7 @@ class Document:
         return scalar.start, scalar.end, words if scalar.given else argv.SEPARATOR + words
 
     def _spell(self, value: JsonScalar, old: str | None) -> str:
-        """Spell `value` like `old`, if there is any."""
+        """Spell `value` like `old`, if any."""
         syntax = SYNTAXES[self.format]
         if isinstance(value, bool):
             text = spelling.spell_boolean(value, old or "", syntax.true)
@@ -142,7 +142,7 @@ class Document:
         return content
 
     def spliced(self, splices: Iterable[Splice]) -> bytes:
-        """Replace parts of the text, without a check of the result."""
+        """Replace parts of the text, unchecked."""
         mark = _BOM if self.raw.startswith(_BOM) else b""
         return mark + leaves.spliced(self.text, splices).encode()
 

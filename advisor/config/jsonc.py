@@ -1,7 +1,6 @@
 """JSON with comments, trailing commas, duplicate keys and NaN.
 
-`json.loads` reads a copy whose comments and trailing commas are blanked out; its tokens
-give the places of values.
+`json.loads` reads a copy with comments and trailing commas blanked; tokens give places.
 """
 
 import itertools
@@ -17,7 +16,7 @@ _APART = re.compile(rf'{_STRING}|(?P<comment>//[^\r\n]*|/\*.*?\*/)|["/].*', re.D
 """String, comment, or the unfinished beginning of one."""
 _TRAILING_COMMA = re.compile(r"(?<=[^\s{\[,:])\s*,(?=\s*[}\]])")
 _TOKEN = re.compile(rf'{_STRING}|[{{}}\[\]]|[^\s{{}}\[\],:"]+', re.DOTALL)
-"""String, bracket or bare word; commas and colons lie between them."""
+"""String, bracket or bare word; commas and colons lie between."""
 
 
 def parse(text: str, name: str) -> list[Scalar]:

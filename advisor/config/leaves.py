@@ -20,16 +20,16 @@ class Option:
     """Option that may be added to the command."""
 
     flag: str
-    """As one would type it: `--batch-size`, `data.batch_size`."""
+    """As typed: `--batch-size`, `data.batch_size`."""
     default: JsonScalar
-    """Value where it is not typed; None if unknown."""
+    """Value if not typed; None if unknown."""
     form: Form
     behind: int
-    """The word of the command behind which it is added."""
+    """Word of the command behind which it is added."""
     others: tuple[str, ...] = ()
     """Further spellings: `-b`."""
     choices: tuple[JsonScalar, ...] = ()
-    """The only values it takes; empty where any will do."""
+    """The only values it takes; empty: any."""
     comment: str | None = None
     """Its help text."""
     why: str | None = None
@@ -47,7 +47,7 @@ class Option:
 
 
 COMPUTED, ALIAS = "it is computed", "it repeats"
-"""Beginnings of two reasons: a value known only at run time, and an alias."""
+"""Beginnings of reasons: a value known only at run time, and an alias."""
 MAX_DEPTH = 200
 """Deepest nesting. Real configs stay below 20."""
 TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
@@ -56,25 +56,25 @@ _NOT_A_LITERAL = re.compile(r"[\r\n]|\$\{|\{\{")
 
 
 class Scalar(NamedTuple):
-    """One scalar of a text: its value and place. Offsets count characters."""
+    """Scalar of a text, with its place. Offsets count characters."""
 
     path: str
-    """`a.b[0].c`; a key with a character outside `[A-Za-z0-9_/+-]` is written `["odd.key"]`."""
+    """`a.b[0].c`; a key with others than `[A-Za-z0-9_/+-]` is written `["odd.key"]`."""
     value: JsonScalar
     start: int
     end: int
     why: str | None = None
-    """Why it is not editable: an alias, an interpolation, a block scalar."""
+    """Why not editable: an alias, an interpolation, a block scalar."""
     bare: bool = False
     """A flag without a value, such as `--amp`."""
     option: Option | None = None
-    """The program's declaration of a flag, where it is known."""
+    """Program's declaration of a flag, if known."""
     given: bool = True
-    """False for an option that was not typed: its value is the default."""
+    """False for an untyped option: its value is the default."""
     text: str = ""
     """The value as spelled in the file."""
     comment: str | None = None
-    """Comment on the same line, or directly above it; help of an option."""
+    """Comment on the same line or directly above; help of an option."""
 
     @property
     def editable(self) -> bool:
@@ -103,7 +103,7 @@ class Syntax:
 
 
 Splice = tuple[int, int, str]
-"""Start and end of a stretch of the text, and its replacement."""
+"""Start and end of a stretch, and its replacement."""
 
 
 def spliced(text: str, splices: Iterable[Splice]) -> str:
@@ -148,7 +148,7 @@ def _comment(
 
 
 def line_starts(text: str) -> list[int]:
-    """Offset at which each line begins, in characters."""
+    """Offset of each line, in characters."""
     return [0, *(found.end() for found in re.finditer("\r\n|\n|\r", text))]
 
 

@@ -1,9 +1,8 @@
 """Originals of rewritten configs, and `revert`.
 
-Before a config is replaced, a file in the state folder keeps its bytes and the values
-that are edited. `gpu-advisor revert` gives it back byte for byte; in a file that was
-edited since, only values that still stand as they were written. A rewrite without a
-value in the config was never put in place, or was undone by hand.
+Before a rewrite the state folder keeps a config's bytes and edited values. `revert` gives
+them back byte for byte; in a file edited since, only values that still stand as written.
+A rewrite without a value in the config was never put in place, or was undone by hand.
 """
 
 import contextlib
@@ -35,11 +34,11 @@ class Version:
     original: bytes
     tuned: bytes
     changes: tuple[dict[str, Any], ...]
-    """Path, old value, new value, and how the old value was spelled."""
+    """Path, old value, new value, old spelling."""
 
 
 class Versions:
-    """The rewrites of one config, oldest first."""
+    """Rewrites of one config, oldest first."""
 
     def __init__(self, state: Path, config: Path) -> None:
         self._config = config
@@ -134,8 +133,7 @@ class Versions:
     def _place(self, version: Version) -> Path:
         return self.folder / f"{version.number:04d}.json"
 
-    # The original's quality is measured once and outlives rewrites, so that a tolerance
-    # never adds up over repeated calls.
+    # The original's quality, measured once, outlives rewrites: no tolerance adds up.
 
     def quality_reference(self, measure_key: str) -> dict[str, float] | None:
         """Original quality for `measure_key`, if the config descends from it."""
@@ -190,7 +188,7 @@ def in_place(version: Version, current: bytes, config: Path) -> bool:
 def undo(version: Version, current: bytes, config: Path) -> bytes:
     """Take `version` back from `current`, the bytes of `config`.
 
-    An untouched file gives the original; else only our values are put back.
+    An untouched file gives the original; else only our values go back.
     Raises RevertConflictError with a diff where one does not.
     """
     if current == version.tuned:

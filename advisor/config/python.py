@@ -190,7 +190,7 @@ class _Reader:
             if isinstance(value, str) and not _PLAIN_TEXT.fullmatch(text):
                 why = why or "it is no plain text in one pair of quotes"
         elif isinstance(node, ast.Constant):
-            return  # bytes, an ellipsis: no setting of anything
+            return  # bytes, an ellipsis: no setting
         else:
             why = f"{COMPUTED}: {' '.join(text.split())[:60]}"
         self.found[path] = Scalar(path, value, start, end, why)

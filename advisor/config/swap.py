@@ -1,9 +1,8 @@
 """Bytes of a config: bounded reads, swaps that other programs' edits survive.
 
-New bytes are written beside the config, under a name that tells what should come out
-and what goes in. Then the files change places. If something else came out, somebody
-saved the config meanwhile, and their file is put back. A call that is killed leaves a
-file whose name and content tell the next call what to do.
+New bytes lie beside the config, named by what should come out and go in. Then the files
+change places. If something else came out, saved meanwhile, that file is put back. The
+file of a killed call tells the next call what to do, by name and content.
 """
 
 import contextlib
@@ -47,7 +46,7 @@ def write_atomic(path: Path, content: bytes, expected: bytes) -> None:
     Follows links; keeps mode, extended attributes, and the owner where it can. Raises
     EditRefusedError if somebody changed it, ConfigReadOnlyError if it cannot be written.
     """
-    target = Path(os.path.realpath(path))  # where links lead in a circle, the read says so
+    target = Path(os.path.realpath(path))  # the read reports circular links
     changed = (
         f"{path} was changed by someone else since it was read, so nothing was written."
     )
@@ -76,7 +75,7 @@ def write_atomic(path: Path, content: bytes, expected: bytes) -> None:
 def recover(path: Path) -> list[str]:
     """Clean up after a killed swap, while no other runs; return notes.
 
-    A file that somebody saved in the moment of the kill is kept beside the config.
+    A file saved in the moment of the kill is kept beside the config.
     """
     target = Path(os.path.realpath(path))
     if not os.path.exists(target):  # noqa: PTH110  a Path may raise
@@ -105,7 +104,7 @@ def _put_in_place(file: Path, target: Path, out: str) -> bool:
         return True
     if _came_out(file, out):
         return True
-    exchange(file, target)  # what came out is newer than what we know: back with it
+    exchange(file, target)  # something newer came out: back with it
     return False
 
 
@@ -114,7 +113,7 @@ def _came_out(path: Path, digest: str) -> bool:
     with path.open("rb") as file:
         try:
             fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
-        except BlockingIOError:  # an editor has it open and will write there
+        except BlockingIOError:  # an editor has it open, to write
             return False
         except OSError:
             pass  # the file system has no leases, or the file is another user's

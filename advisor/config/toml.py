@@ -39,13 +39,13 @@ def spell_text(value: str, old: str) -> str:
 
 
 class _Scanner:
-    """Scanner of text that is known to be valid."""
+    """Scanner of valid text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
         self._tables: dict[str, int] = {}
-        """Path of an array of tables to the number of its tables so far."""
+        """Number of tables so far, by path of their array."""
 
     def leaves(self) -> Iterator[Scalar]:
         table = ""

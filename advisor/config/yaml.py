@@ -18,7 +18,7 @@ _CORE = "tag:yaml.org,2002:"
 _PROPERTIES = re.compile(r"(?:[&!]\S*(?:\s|#[^\r\n]*)*)+")
 _READ = ("null", "bool", "int", "float")
 _TEXT_TAGS = ("str", "timestamp", "merge", "value")
-"""Tags whose scalars are kept as text: no one tunes a date."""
+"""Tags of scalars kept as text: no one tunes a date."""
 
 _PLAIN_TEXT = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./+@=-]*(?: [A-Za-z0-9_./+@=-]+)*")
 
@@ -59,7 +59,7 @@ def _is_retyped(value: str) -> bool:
 
 
 def _refuse_deep(text: str, name: str) -> None:
-    """Raise before the composer, which would overrun the stack."""
+    """Raise before the composer overruns the stack."""
     depth = 0
     event: Any
     for event in yaml.parse(text, Loader=_LOADER):
@@ -101,7 +101,7 @@ class _Reader:
             members[key.tag, key.value] = (
                 key,
                 value,
-            )  # of a key written twice the last one counts
+            )  # of equal keys the last counts
         for key, value in members.values():
             place = spelling.member(path, key.value)
             yield from self.leaves(value, place, key.end_mark.index)
