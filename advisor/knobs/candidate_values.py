@@ -12,20 +12,19 @@ from advisor.model import Change, JsonScalar, Knob, KnobConstraint
 
 
 def is_ban(comment: str | None) -> bool:
-    """True if `comment` forbids a change, and not just asks for multiples."""
+    """True if `comment` forbids a change, not just asks for multiples."""
     left = pattern_of("comments", "multiple").sub(" ", comment or "")
     return bool(pattern_of("comments", "constraint").search(left))
 
 
 NARROW = ("bfloat16", "float16")
-"""In the order in which they are tried: bfloat16 needs no loss scaling."""
+"""In order of trial: bfloat16 needs no loss scaling."""
 
 
 def precision_choices(knob: Knob) -> dict[str, JsonScalar]:
     """Precisions to try, bfloat16 first; empty for an unknown spelling.
 
-    They are spelled alike: `16-mixed` gives `bf16-mixed`, `fp32` gives `bf16` and
-    `fp16`, and a flag that is off can be put on.
+    Spelled alike: `16-mixed` to `bf16-mixed`, `fp32` to `bf16` and `fp16`, off to on.
     """
     if isinstance(knob.value, bool):
         return {} if knob.value else dict.fromkeys(dtypes_of_flag(knob), True)
@@ -73,7 +72,7 @@ def move(
     """Move a knob with its links, or say why not.
 
     An accumulation keeps the effective batch: the learning rate stays right. `beyond`:
-    a batch may hold more than one update did.
+    a batch may exceed one update.
     """
     knob = findings.knob(path)
     if knob is None:
@@ -94,7 +93,7 @@ def move(
 
 @dataclass(slots=True)
 class _Plan:
-    """The changes a move needs, gathered link by link."""
+    """Changes of a move, gathered link by link."""
 
     document: Document
     findings: Findings

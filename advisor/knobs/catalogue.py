@@ -42,7 +42,7 @@ def _squeezed(value: object) -> str:
 
 
 def types_of(value: JsonScalar | tuple[JsonScalar, ...]) -> frozenset[str]:
-    """The type words of catalogue.toml that fit `value`."""
+    """Type words of catalogue.toml that fit `value`."""
     if isinstance(value, tuple):
         whole = all(type(each) is int for each in value)
         return frozenset({"list", "ints"} if whole else {"list"})
@@ -81,7 +81,7 @@ def _text_types(text: str) -> frozenset[str]:
 
 
 AROUND = ("under", "parent", "sibling", "document")
-"""Conditions on the names around a leaf; with `not-` before them, the opposite."""
+"""Conditions on names around a leaf; `not-` negates one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ class Rule:
     def fits(
         self, leaf: Leaf, around: Mapping[str, frozenset[str]], of: str, phase: str
     ) -> bool:
-        """True if `leaf`, in a document of format `of`, meets every condition."""
+        """True if `leaf`, in a document of format `of`, meets all conditions."""
         return (
             self.format in (None, of)
             and (not self.phases or phase in self.phases)
@@ -190,7 +190,7 @@ def _union(patterns: list[str], flags: int = 0) -> re.Pattern[str]:
 
 
 LARGEST_BETA = 0.999
-"""The field's usual cap; beyond it a step keeps nothing of what came before."""
+"""Usual cap of the field; beyond it a step keeps nothing of the past."""
 
 
 def log_signal(start: float, end: float, steps: int, power: int) -> float:

@@ -30,7 +30,7 @@ def _of_kind(kind: str, knobs: Sequence[Knob]) -> list[Knob]:
 
 
 def _nearest(knob: Knob, others: Sequence[Knob]) -> list[Knob]:
-    """The one of `others` whose path begins most like that of `knob`."""
+    """The one of `others` whose path begins most like `knob`'s."""
 
     def shared(other: Knob) -> int:
         pairs = zip(parts_of(knob.path), parts_of(other.path), strict=False)

@@ -17,12 +17,12 @@ from advisor.model import SAMPLER_FORWARDS, Effects, JsonScalar, Knob, Phase
 
 
 class Trace(NamedTuple):
-    """Way in which a setting shows: its value over those that share it."""
+    """Way a setting shows: its value over those that share it."""
 
     shown_in: str
-    """Kind of the count that it shows in."""
+    """Kind of count it shows in."""
     kind: str
-    """Kind of the setting: a global batch may show in the accumulation."""
+    """Kind of setting: a global batch may show in the accumulation."""
     over: tuple[Literal["update", "rank", "batch"], ...] = ()
     times: float = 1.0
     scope: str | None = None
@@ -93,7 +93,7 @@ def _may_explain(knob: Knob, seen: Effects) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """One value that may decide an observation."""
+    """Value that may decide an observation."""
 
     document: str
     path: str
@@ -102,7 +102,7 @@ class Suspect:
     named: bool
     """Its name speaks for the kind."""
     built: bool
-    """It stands among the parts of a network or an optimizer."""
+    """Among the parts of a network or an optimizer."""
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -147,7 +147,7 @@ def _suspect(
 
 
 def _unknown(document: Document, findings: Findings) -> list[Leaf]:
-    """Movable values that the finder does not know."""
+    """Movable values unknown to the finder."""
     known = {
         *(knob.path for knob in findings.knobs),
         *(trap.path for trap in findings.traps),
@@ -174,7 +174,7 @@ def _words_in(*names: str) -> frozenset[str]:
 def better_half(
     suspected: Sequence[Suspect], open_: Mapping[Suspect, frozenset[str]]
 ) -> tuple[Suspect, ...]:
-    """Likelier half of the suspects of each doubtful kind."""
+    """Likelier half of each doubtful kind's suspects."""
     kept: set[Suspect] = set()
     for kind in KINDS:
         alike = [each for each in suspected if kind in open_[each]]
@@ -183,7 +183,7 @@ def better_half(
 
 
 MOST = 16
-"""Values moved in one run: more would hardly leave a program that runs."""
+"""Values moved in one run: with more a program would hardly run."""
 MULTIPLES = (2, 4, 8, 16)
 """Tried first: of two multiples one divides the other, as heads and widths need."""
 MOST_WORKERS = 8
@@ -207,8 +207,7 @@ def trial_values(
     """Distinct value for each suspect; indistinguishable ones are left out.
 
     Of equal ones the later get larger values, `backwards` smaller: if one must divide
-    another, it does in one of the two. `room`: memory there is, as a multiple.
-    `lower`: smaller values first.
+    another, it does in one. `room`: memory, as a multiple. `lower`: smaller values first.
     """
     alike: dict[tuple[JsonScalar, str], list[Suspect]] = {}
     for suspect in suspected[:MOST]:
@@ -236,7 +235,7 @@ def _in_accumulation(group: Sequence[Suspect]) -> bool:
 
 
 def _of_one_update(seen: Effects) -> float:
-    """Samples that go into one update of one rank."""
+    """Samples in one update of one rank."""
     return float(seen.batch_asked or seen.batch or 1) * (seen.accumulation or 1.0)
 
 
@@ -268,7 +267,7 @@ def _apart(
 def _alternatives(
     group: Sequence[Suspect], seen: Effects, room: float, *, lower: bool
 ) -> Iterator[JsonScalar]:
-    """Values for a group, the safest first, in the present spelling."""
+    """Values for a group, safest first, in the present spelling."""
     old, kinds = group[0].value, {kind for each in group for kind in each.kinds}
     value = int(number_of(old) or 0)
     most = room * value
@@ -297,7 +296,7 @@ class Followed(NamedTuple):
     move: Move
     trace: Trace
     before: float
-    """Observations with the present value, and with the moved one."""
+    """Observations with the present and with the moved value."""
     after: float
 
 

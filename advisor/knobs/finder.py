@@ -146,7 +146,7 @@ def _any(pattern: re.Pattern[str], names: Iterable[str]) -> bool:
 
 
 class _Finder:
-    """Names and phase of one document, by which its leaves are read."""
+    """Names and phase of a document, to read its leaves."""
 
     def __init__(self, document: Document, phase: Phase | None) -> None:
         self.document = document
@@ -204,7 +204,7 @@ class _Finder:
         return next((row["units"][word] for word in words if word in row["units"]), None)
 
     def _scope(self, leaf: Leaf) -> str | None:
-        """Scope by the comment beside it, else by keys of the document."""
+        """Scope by the comment beside it, else by the document's keys."""
         for scope in ("device", "global"):
             if pattern_of("comments", scope).search(leaf.comment or ""):
                 return scope

@@ -19,7 +19,7 @@ class KnobSpec:
     words: str
     knob_class: KnobClass
     family: str
-    """Values it may have: a family of catalogue.toml."""
+    """Possible values: a family of catalogue.toml."""
     _: KW_ONLY
     free_in: tuple[Phase, ...] = ()
     """Phases in which it changes no results."""
@@ -27,25 +27,25 @@ class KnobSpec:
     """Patterns of whole names, beside the rules of catalogue.toml."""
     phase: Phase | None = None
     usual_phase: Phase | None = None
-    """The phase where nothing says otherwise."""
+    """Phase where nothing says otherwise."""
     unit: str | None = None
     effect: str = ""
-    """Field of Effects, or argument of the DataLoader, that shows its value."""
+    """Field of Effects, or DataLoader argument, that shows its value."""
     default: JsonScalar = None
     """Value without the argument."""
     candidates: tuple[JsonScalar, ...] = ()
-    """Values to try on top of the best, where no search of its own chooses them."""
+    """Values to try on top of the best, without a search of its own."""
     in_code: int | bool | None = None
-    """Value to suggest for the code, where no config holds the argument."""
+    """Value to suggest in code, where no config holds the argument."""
     needs: tuple[Prerequisite, ...] = ()
     none_is_a_value: bool = False
-    """None is what the program passes on, and no sign of a value set elsewhere."""
+    """None is what the program passes on, not a value set elsewhere."""
 
     def class_in(self, phase: Phase) -> KnobClass:
         return "free" if phase in self.free_in else self.knob_class
 
     def observed(self, effects: Effects) -> JsonScalar:
-        """The observed value; None is not measured."""
+        """Observed value; None is not measured."""
         of_loader = dict(effects.loader_arguments).get(self.effect)
         return getattr(effects, self.effect, of_loader)
 
@@ -107,7 +107,7 @@ LOADER_ARGUMENTS = (
         needs=("workers",),
     ),
 )  # fmt: skip
-"""Arguments of DataLoader that a config may hold, and that may be added to one."""
+"""DataLoader arguments that a config may hold or be given."""
 
 KINDS = (
     KnobSpec(
@@ -143,7 +143,7 @@ KINDS = (
     KnobSpec("fused_kernels", "fused optimizer", "numeric", "level", phase="train"),
 )  # fmt: skip
 REGISTRY: Mapping[str, KnobSpec] = {spec.kind: spec for spec in KINDS}
-"""Kinds by name: of knobs to tune, and of those that constraints and quality need."""
+"""Kinds by name: to tune, and those that constraints and quality need."""
 
 
 def loader_arguments(need: Prerequisite | None = None) -> tuple[str, ...]:

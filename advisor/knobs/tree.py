@@ -24,20 +24,20 @@ class Leaf:
     key: str
     """The last key as written."""
     name: str
-    """Its canonical form: `IMS_PER_BATCH` is `ims_per_batch`, `AdamW.lr` is `lr`."""
+    """Canonical: `IMS_PER_BATCH` is `ims_per_batch`, `AdamW.lr` is `lr`."""
     ancestors: tuple[str, ...]
-    """Canonical names of the keys above, nearest first, without list indices."""
+    """Canonical names of keys above, nearest first, without list indices."""
     words: frozenset[str]
-    """Names of the ancestors and the words they are made of."""
+    """Names of the ancestors, and their words."""
     keys: frozenset[str]
-    """Canonical names of all keys of the mapping the leaf stands in."""
+    """Canonical names of all keys of its mapping."""
     mapping: str
-    """Path of the mapping the leaf stands in; empty at the root."""
+    """Path of its mapping; empty at the root."""
     value: JsonScalar | tuple[JsonScalar, ...]
     scalar: Scalar
-    """The scalar itself; the first element of a list."""
+    """The scalar, or a list's first element."""
     comment: str | None
-    """The comment beside it, on one line; of a list, that of its first element."""
+    """Comment beside it, on one line; of a list, its first element's."""
 
 
 @functools.lru_cache(maxsize=4096)
@@ -129,17 +129,17 @@ def number_of(value: object) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """The knobs of one document, and what surrounds them."""
+    """Knobs of one document, and their surroundings."""
 
     document: str
-    """Its name: the path as the user wrote it, or `command line`."""
+    """Path as the user wrote it, or `command line`."""
     knobs: tuple[Knob, ...]
     links: tuple[KnobConstraint, ...]
     traps: tuple[FalseMatch, ...]
     outputs: tuple[str, ...]
-    """Paths of the scalars that name directories the program writes to."""
+    """Paths of scalars that name output directories."""
     files: tuple[str, ...] = ()
-    """Files that it names as holding more values, as written there."""
+    """Files named as holding more values, as written."""
     notes: tuple[str, ...] = ()
 
     def knob(self, path: str) -> Knob | None:

@@ -14,17 +14,17 @@ Words = tuple[str, ...]
 _LEAST_PLURAL = 4
 _OUTSIDE_USUAL = -5
 _WHOLE = frozenset({"value", "default"})
-"""Names of a leaf that is the whole of what the key above names."""
+"""Names of a leaf that is all of what the key above names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindOfName:
-    """Weights of the words that speak for one kind, and against it."""
+    """Weights of words for and against one kind."""
 
     kind: str
     family: Family
     phrases: Mapping[Words, int]
-    """The longest first, of those the heaviest."""
+    """Longest first, of those the heaviest."""
     above: Mapping[str, int]
     usual: tuple[float, float]
 
@@ -95,11 +95,11 @@ class Phrases(NamedTuple):
     """Evidence of a name for and against one kind."""
 
     weight: int
-    """Weight of every phrase and unknown word together."""
+    """Weight of all phrases and unknown words."""
     speaking: int
-    """Weight of the phrases that speak for the kind."""
+    """Weight of the phrases for the kind."""
     read: tuple[str, ...]
-    """Phrases of the name that have a weight."""
+    """Phrases of the name with a weight."""
 
 
 @functools.lru_cache(maxsize=8192)
@@ -128,7 +128,7 @@ def _phrases(words: Words, weights: Mapping[Words, int]) -> Phrases:
 
 
 def _where(phrase: Words, left: Mapping[int, str]) -> range | None:
-    """Places of the words of `phrase`, one behind the other."""
+    """Places of the words of `phrase`, in a row."""
     runs = (range(start, start + len(phrase)) for start in left)
     return next((run for run in runs if tuple(map(left.get, run)) == phrase), None)
 
