@@ -13,9 +13,9 @@ from advisor.report.schema import Bottleneck
 FEWEST = 2
 """Runs that a figure needs."""
 WAITING = 0.10
-"""Share of the window from which on waiting for data is named."""
+"""Share of the window from which waiting for data is named."""
 WORTH_NAMING = 0.15
-"""Share of the time that a part must take from a GPU to be the bottleneck."""
+"""Share of the time that a bottleneck must take from a GPU."""
 MOST_SITES = 4
 GROWS_WITH = {
     "model": "the parameters",
@@ -26,7 +26,7 @@ GROWS_WITH = {
 
 
 class Part(NamedTuple):
-    """One part of the time, in words."""
+    """Part of the time, in words."""
 
     name: str
     how: str
@@ -97,12 +97,12 @@ def part_name(run: Run, part: str) -> str:
 
 
 def member(run: Run) -> str:
-    """`rank`, or `process` where there is no process group."""
+    """`rank`, or `process` without a process group."""
     return "rank" if (run.effects.group_size or 1) > 1 else "process"
 
 
 def parts_of_time(runs: Sequence[Run]) -> list[str]:
-    """Lines of the parts of the time, with the largest gain without each.
+    """Lines on parts of the time, with the largest gain without each.
 
     A share s gives at most 1 / (1 - s) (Amdahl); compute is at most twice as fast.
     """
@@ -190,8 +190,7 @@ def _sentence(runs: Sequence[Run], run: Run, part: str, rate: str) -> str:
 def bottleneck_part(run: Run) -> str | None:
     """Field of Shares that sets the rate; None for unknown parts.
 
-    Of a GPU it is the part that left it too little to do, if that is large or the card
-    worked less than half of the time.
+    On a GPU: the part that starved it, if large or the card worked less than half the time.
     """
     compute, other = run.shares.compute, run.shares.other
     if run.shares.launch is not None:
@@ -237,7 +236,7 @@ def _milliseconds(value: float) -> str:
 
 
 def _waste(run: Run) -> Iterator[str]:
-    """Padding, and numbers that are read from tensors."""
+    """Padding, and numbers read from tensors."""
     padded = run.effects.padding_share or 0.0
     if padded >= numbers.WORTH_SAYING:
         yield (
@@ -275,7 +274,7 @@ def _isolated(runs: Sequence[Run]) -> Iterator[str]:
 
 
 def _device(run: Run, profile: GpuProfile | None) -> Iterator[str]:
-    """Counted operations and clocks of the card; CPUs where there is none."""
+    """Counted operations and clocks of the card; CPUs without one."""
     seen = run.telemetry
     if run.achieved_tflops is not None and run.on_gpu:
         line = "Matrix products, convolutions and attention came to at least "

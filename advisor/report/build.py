@@ -148,8 +148,7 @@ def side(
 ) -> Side:
     """One column, from the runs of one configuration.
 
-    Its rate is the median of `timed`, unless given, with exact bounds or else the
-    range; none for one process.
+    Rate, unless given: median of `timed` with exact bounds or range; none for one process.
     """
     if not runs or not timed:
         return Side(quality=quality)
@@ -233,7 +232,7 @@ def next_command(found: TuningResult) -> str:
 
 
 def _changes(state: TunerState, winner: Candidate) -> tuple[Change, ...]:
-    """Values that are written; a training knob is free where nothing trains."""
+    """Values written; a training knob is free where nothing trains."""
     if not state.originals or state.trains:
         return winner.changes
     return tuple(
@@ -243,7 +242,7 @@ def _changes(state: TunerState, winner: Candidate) -> tuple[Change, ...]:
 
 
 def _aim(target: Target) -> str | None:
-    """The card that was aimed at, in words."""
+    """Target card, in words."""
     if target.name == "cpu":
         return None
     if target.memory_cap_gib is not None:

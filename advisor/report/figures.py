@@ -14,7 +14,7 @@ from advisor.report.markdown import one_line
 from advisor.report.schema import Report, TrialEntry
 
 COMPARABLE = ("baseline", "search", "confirm", "effects")
-"""Purposes of trials whose throughputs may be compared."""
+"""Purposes of trials with comparable throughputs."""
 TEMPLATES = [folder / "templates" for folder in Path(__file__).resolve().parents[1:3]]
 """Of the package, or else of the source tree."""
 
@@ -24,7 +24,7 @@ NEAR = 4.0
 
 
 def template(name: str) -> Template:
-    """A template, which escapes every text."""
+    """Template that escapes every text."""
     loader = FileSystemLoader(TEMPLATES)
     return Environment(loader=loader, autoescape=True, trim_blocks=True).get_template(name)
 
@@ -34,7 +34,7 @@ class Curve:
     """Trials by batch size that share all other settings."""
 
     beside: str
-    """The other settings, where they are not the original's: `workers 8`."""
+    """Other settings, where not the original's: `workers 8`."""
     trials: tuple[TrialEntry, ...]
 
     @property
@@ -130,7 +130,7 @@ def panel(
 
 
 def ticks(highest: float) -> list[float]:
-    """Round numbers from zero to `highest`, a few of them."""
+    """A few round numbers from zero to `highest`."""
     power = 10.0 ** math.floor(math.log10(highest / MOST_TICKS))
     step = next(power * n for n in (1, 2, 5, 10) if highest / (power * n) <= MOST_TICKS)
     return [step * n for n in range(int(highest / step) + 1)]

@@ -1,7 +1,6 @@
 """Untrusted text as harmless Markdown.
 
-Config values, paths and ends of logs are read on GitHub. `Markup` means here: Markdown
-that is safe as it stands.
+Config values, paths and log ends are read on GitHub. `Markup` here means safe Markdown.
 """
 
 import json
@@ -16,12 +15,12 @@ _CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
 _ESCAPE_ANYWHERE = re.compile(r"([\\*`\[\]~$])|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 _ESCAPE_LEADING = re.compile(r"^(\d{0,9})([.)+#=-])(?=[.#=-]*(?:\s|$))")
 JOINER = "\u2060"
-"""Word joiner: invisible, and keeps GitHub from making a link of a word."""
+"""Word joiner: invisible, and keeps GitHub from linking a word."""
 _CALLS = re.compile(
     r"@(?=\w)|#(?=\d)|\b(?:https?|ftp|mailto|xmpp)(?=:)|\bwww(?=\.)|\bGH(?=-\d)",
     re.IGNORECASE,
 )
-"""Mentions, references to issues, bare links and addresses of mail."""
+"""Mentions, references to issues, bare links and mail addresses."""
 _PIPE = re.compile(r"(\\*)\|")
 # Terminal control, and marks that reorder text.
 _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -46,7 +45,7 @@ def text(value: object) -> Markup:
 
 
 def code(value: object) -> Markup:
-    """An inline code span around any text."""
+    """Inline code span around any text."""
     line = one_line(str(value))
     fence = "`" * (_longest_run(line) + 1)
     pad = " " if not line or line[0] == "`" or line[-1] == "`" else ""

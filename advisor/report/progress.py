@@ -33,12 +33,12 @@ STAGES = {
 }
 """Purpose of trials to the stage, in words."""
 COMPARABLE = ("baseline", "search", "confirm", "profile")
-"""Purposes of trials whose throughputs may be compared."""
+"""Purposes of trials with comparable throughputs."""
 MOST_ROWS = 8
 
 
 class Progress:
-    """Progress of stages and trials; a live view while it is entered."""
+    """Progress of stages and trials; a live view while entered."""
 
     def __init__(
         self, *, unit: str, budget_s: float | None = None, stream: TextIO | None = None
@@ -159,7 +159,7 @@ class Progress:
 def _rows(
     tried: Mapping[str, Sequence[Run | Failure]],
 ) -> Iterator[tuple[float, list[str]]]:
-    """Rate and cells of variants: the original, the fastest ones, failures."""
+    """Rate and cells of variants: original, fastest ones, failures."""
     runs = {label: [r for r in some if isinstance(r, Run)] for label, some in tried.items()}
     rates = {
         label: median(r.units_per_s for r in some) for label, some in runs.items() if some
@@ -178,7 +178,7 @@ def _rows(
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """True for a terminal that takes colours and can redraw its lines."""
+    """True for a terminal with colours that can redraw its lines."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("CI")
     try:
         terminal = stream.isatty() and os.environ.get("TERM", "") not in (

@@ -9,7 +9,7 @@ from advisor.model import Change, Decision, Interval, Machine
 from advisor.quality import QualityJudgement
 
 WIDE = 4.0
-"""An interval whose high is so many times its low tells a direction and no size."""
+"""From this ratio of high to low, an interval tells a direction and no size."""
 
 OptimizeVerdict = Literal["improved", "unchanged", "partial"]
 
@@ -264,7 +264,7 @@ class Report(Part):
 
     @property
     def sides(self) -> list[Side]:
-        """Columns of the tables: before and after, or the original alone."""
+        """Columns of the tables: before and after, or only the original."""
         return [self.before, self.after] if self.changes else [self.before]
 
 

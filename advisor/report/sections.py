@@ -23,17 +23,17 @@ EFFECTS = {
 """Class of a change to its effect on results."""
 OTHER_DRAWS = "same distribution; random draws may differ"
 ALWAYS_SHOWN = "energy"
-"""Metric that is shown wherever it was measured; others if they were asked for."""
+"""Metric shown wherever measured; others if asked for."""
 OUTCOME_ORDER = ("changed", "advised", "kept", "ignored", "skipped", "refused", "listed")
 MOST_CHANGES, MOST_DIFF_LINES, MOST_ACTIONS = 5, 7, 3
 MOST_SETTINGS, MOST_CAVEATS = 6, 3
-"""Lines of each part above the details; the rest follows in the details."""
+"""Lines of each part above the details, which hold the rest."""
 BUSY_PCT = 95
-"""Utilisation of a GPU from which on nothing is left to explain."""
+"""Utilisation of a GPU that leaves nothing to explain."""
 
 
 def patch_file(report_md: str, number: int) -> str:
-    """Name of the patch file of suggestion `number`, beside the report."""
+    """Name of suggestion `number`'s patch file, beside the report."""
     return f"{Path(report_md).stem}-advice-{number}.patch"
 
 
@@ -66,7 +66,7 @@ def suggested(report: Report) -> str:
 
 
 def subject(report: Report) -> str:
-    """The config, or the program where there is none."""
+    """Config, or the program without one."""
     if report.config:
         return report.config
     try:
@@ -77,7 +77,7 @@ def subject(report: Report) -> str:
 
 
 def outcome(report: Report) -> str:
-    """The verdict in words."""
+    """Verdict in words."""
     if report.verdict != "partial":
         return report.verdict.capitalize()
     return "Likely, not proven" if report.candidate else "Not finished"
@@ -122,7 +122,7 @@ def _why_not_full(side: Side) -> str:
 
 
 def measured_on(report: Report) -> str:
-    """The machine in one line."""
+    """Machine in one line."""
     machine = report.machine
     ram = numbers.gib(machine.ram_limit_gib)
     host = f"{machine.cpu_model}, {numbers.many(machine.cpus, 'CPU')}, {ram} RAM"
@@ -152,7 +152,7 @@ def before_and_after(report: Report) -> str:
 
 
 def _changed(changes: Sequence[Change]) -> Iterator[tuple[str, ...]]:
-    """Rows of the changed settings, by their short names where these differ."""
+    """Rows of changed settings, by short names where these differ."""
     leaves = [leaf_of(change.path) for change in changes]
     for change, leaf in zip(changes[:MOST_CHANGES], leaves, strict=False):
         name = code(leaf if leaves.count(leaf) == 1 else change.path)
@@ -219,7 +219,7 @@ def run_and_undo(report: Report) -> str:
 
 
 def next_actions(report: Report) -> str:
-    """Steps with the call that does them, and suggestions with their patches."""
+    """Steps with their call, and suggestions with patches."""
     steps = [f"  - {text(step)}." for step in report.next_actions[:MOST_ACTIONS]]
     if steps:
         steps.insert(0, f"- Go on with {code(report.next_command)}")
@@ -239,7 +239,7 @@ def _suggestion(entry: SuggestionEntry, report_md: str, number: int) -> str:
 
 
 def _first(lines: list[str], most: int, noun: str) -> str:
-    """The first lines, and the number of those in the details."""
+    """First lines, and the number of those in the details."""
     more = len(lines) - most
     rest = (
         [f"- and {numbers.many(more, f'more {noun}')} in the details"] if more > 0 else []
@@ -263,7 +263,7 @@ def time(report: Report) -> str:
 
 
 def _time_rows(sides: list[Side]) -> Iterator[tuple[str, ...]]:
-    """Time and share of each part that is worth a line."""
+    """Time and share of each part worth a line."""
     counted_by_events = any("launch" in side.shares for side in sides)
     for part, words in PARTS.items():
         if max(side.shares.get(part, 0.0) for side in sides) >= numbers.WORTH_SAYING:
@@ -303,7 +303,7 @@ def _considered(report: Report) -> list[str]:
 
 
 def caveats(report: Report) -> str:
-    """Facts that limit the figures, the most important first."""
+    """Facts that limit the figures, most important first."""
     return _below("Caveats", bullets(report.notes[:MOST_CAVEATS]))
 
 
@@ -346,7 +346,7 @@ def trials(report: Report) -> str:
 
 
 def _trial(trial: TrialEntry) -> tuple[str, ...]:
-    """Row of a trial; a figure that was not measured is empty."""
+    """Row of a trial; a figure not measured is empty."""
     figures = (
         numbers.number(trial.units_per_s),
         numbers.count(trial.batch),
@@ -406,7 +406,7 @@ def whole_diff(report: Report) -> str:
 
 
 def patches(report: Report) -> str:
-    """Every suggestion with its text and its patch."""
+    """Every suggestion with text and patch."""
     blocks: list[str] = []
     for number, entry in enumerate(report.suggestions, 1):
         blocks.append(f"**{text(entry.title)}.** {text(entry.detail)}")
@@ -444,7 +444,7 @@ def machine(report: Report) -> str:
 FIRST_SCREEN = (verdict, before_and_after, config_diff, run_and_undo, next_actions)
 SECTIONS = (*FIRST_SCREEN, time, picture, settings, caveats)
 DETAILS = (rounds, trials, quality, evidence, more_settings, whole_diff, patches, machine)
-"""Sections in the order of reading; the details follow below their own heading."""
+"""Sections in reading order; details follow below their own heading."""
 
 
 def render(report: Report) -> str:

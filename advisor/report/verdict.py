@@ -57,7 +57,7 @@ class TuningResult:
     configs: tuple[Path, ...]
     report: Path
     written: tuple[Path, ...]
-    """Paths of the tuned configs, where they were written."""
+    """Paths of the tuned configs, if written."""
     dry_run: bool
     command: str
     target: Target
@@ -67,12 +67,12 @@ class TuningResult:
 
     @property
     def subject(self) -> str:
-        """`command` or `config`: the thing that is tuned."""
+        """`command` or `config`: the thing tuned."""
         return "config" if self.lab.program.configs else "command"
 
     @property
     def unit(self) -> str:
-        """The unit that was counted: the workload's, or tokens."""
+        """Unit counted: the workload's, or tokens."""
         originals = self.state.originals
         return originals[-1].unit if originals else self.lab.program.unit
 
@@ -263,7 +263,7 @@ def _compared(
 
 
 def _likely_suggestions(state: TunerState) -> list[tuple[str, Comparison]]:
-    """Suggestions that may be faster and are not proven, the best first."""
+    """Unproven suggestions that may be faster, best first."""
     objective, least = state.context.objective, state.context.smallest_gain
     ranked = sorted(state.suggestions, key=lambda each: -each.gain)
     unproven = (each for each in ranked if not is_confirmed(state, each))
@@ -281,7 +281,7 @@ def _never_compared(state: TunerState) -> bool:
 
 
 def _faster(found: TuningResult) -> list[tuple[float, Candidate, str]]:
-    """Candidates beyond a tie, the fastest first, with any reason against them."""
+    """Candidates beyond a tie, fastest first, with any reason against them."""
     state = found.state
     refused: dict[str, str] = {}
     ran: list[tuple[float, Candidate]] = []
@@ -314,7 +314,7 @@ def _refusal(state: TunerState, run: Run) -> str:
 
 
 ENDED = 2.0
-"""A trial that was ended is planned at so many times what it ran."""
+"""An ended trial is planned at so many times what it ran."""
 
 
 def needed_budget_s(state: TunerState) -> float:
@@ -329,17 +329,17 @@ def needed_budget_s(state: TunerState) -> float:
 
 
 NAMED_CPUS = 0.05
-"""CPUs; a program that holds less is not named."""
+"""CPUs; a program with less is not named."""
 MOST_NAMED = 3
-"""Files or programs that are named."""
+"""Files or programs named."""
 SATURATED = 0.9
-"""Share of the CPUs from which on all of them are busy."""
+"""Share of the CPUs from which all count as busy."""
 MOST_WAIT = 0.9
 """Longest wait from which a need is told."""
 
 
 def caveats(found: TuningResult) -> Iterator[str]:
-    """Notes on the figures, the most important first."""
+    """Notes on the figures, most important first."""
     state, target, attempts = found.state, found.target, found.lab.attempts
     real = [a.result for a in attempts if a.result.isolation != "overlay"]  # it keeps none
     created = {path for result in real for path in result.files_created}
@@ -388,7 +388,7 @@ def followed(found: Followed) -> str:
 
 
 def named(paths: Iterable[str]) -> str:
-    """The first of these files, and the number of others."""
+    """First of these files, and the number of others."""
     files = [f"`{path}`" for path in sorted(paths)]
     more, shown = len(files) - MOST_NAMED, ", ".join(files[:MOST_NAMED])
     return f"{shown} and {more} more" if more > 0 else shown
@@ -408,7 +408,7 @@ def collapsed(proof: Comparison) -> str:
 
 
 def unused_gpu(runs: Sequence[Run], gpus: Sequence[Gpu]) -> str:
-    """Sentence on a card that the program leaves idle; empty without one."""
+    """Sentence on a card left idle; empty without one."""
     if not gpus or not any((run.effects.device or "").startswith("cpu") for run in runs):
         return ""
     return (
@@ -447,7 +447,7 @@ def unprotected(runs: Sequence[Run]) -> str:
 
 
 def load_of(found: TuningResult, everything: Sequence[Run]) -> str:
-    """Background load during the comparison, or else during `everything`."""
+    """Background load during the comparison, else during `everything`."""
     proofs = found.state.confirmations
     runs = [
         run for step in proofs for run in (*step.runs(BEFORE), *step.runs(AFTER))

@@ -39,7 +39,7 @@ def page(report: Report) -> str:
 
 
 MOST_PATCHES = 20
-"""Suggestions that get a file of their own."""
+"""Suggestions with a file of their own."""
 NO_PATCH = " (No patch is shown: the lines around it hold what looks like a secret.)"
 
 
@@ -53,7 +53,7 @@ def claim(
 ) -> files.Claim:
     """Claim `place`, and for a report JSON, figure and patches beside it.
 
-    Files in `never` must stay; nothing is open to more people than `like`. Raises
+    Files in `never` stay; nothing opens to more people than `like`. Raises
     OutputRefusedError if a place is another's, or cannot be written.
     """
     is_other = place.suffix != ".html" if page else place.suffix == ".json"
@@ -74,7 +74,7 @@ def write(report: Report, report_md: Path, claimed: files.Claim | None = None) -
     claimed = claimed or claim(report_md)
     report_md = Path(os.path.realpath(report_md))
     report = masked(report)
-    # The record first: if drawing fails, everything can be drawn from it again.
+    # The record first: if drawing fails, all can be drawn from it.
     claimed.write(report_md.with_suffix(".json"), dump(report).encode())
     drawn, place = figures.draw(report), report_md.parent / figure_file(report_md.name)
     if drawn:
@@ -123,7 +123,7 @@ def load(path: Path) -> Report:
 
 
 def read(path: Path, kind: type[Record], name: str) -> Record:
-    """Read a record of ours, which is called `name`. Raises ReportError."""
+    """Read a record of ours, called `name`. Raises ReportError."""
     try:
         return kind.model_validate_json(files.read_whole(path))
     except OSError as problem:
@@ -141,7 +141,7 @@ def dump(report: Report) -> str:
 
 
 def headline(report: Report) -> dict[str, Any]:
-    """The one object that `optimize --json` prints."""
+    """Object that `optimize --json` prints."""
     return report.model_dump(mode="json", include=set(HEADLINE))
 
 
