@@ -14,7 +14,7 @@ from advisor.tuner.state import Suggestion, TunerState
 
 
 def proven_advice(state: TunerState, program: Program) -> tuple[Advice, ...]:
-    """Confirmed suggestions, the largest gain first."""
+    """Confirmed suggestions, largest gain first."""
     found = []
     for suggestion in state.suggestions:
         outcome = suggestion.outcome

@@ -1,7 +1,7 @@
 """Patches for Python code: loader arguments, global statements, calls of a model.
 
-Where the place cannot be found with certainty there is no patch. The edited source is
-parsed again and must be the tree that was meant. Files themselves are only read.
+Without a certain place there is no patch. The edited source is parsed again and must be
+the tree that was meant. Files are only read.
 """
 
 import ast
@@ -21,19 +21,19 @@ LINES = re.compile(r"[^\n]*\n|[^\n]+")
 NO_LINE_END = "\\ No newline at end of file"
 IMPORTS = (ast.Import, ast.ImportFrom)
 POSITIONS = ("dataset", "batch_size", "shuffle")
-"""Parameters of DataLoader that people give without their name."""
+"""DataLoader parameters that people give without a name."""
 NEEDS_WORKERS = {*loader_arguments("workers"), "multiprocessing_context", "timeout"}
 """Arguments that a DataLoader refuses without workers."""
 ARGUMENTS = {
     kind: f"dataloader_{kind}" for kind in loader_arguments() if kind != "in_order"
 }
-"""Names of loader arguments among the TrainingArguments of transformers."""
+"""Names of loader arguments in transformers' TrainingArguments."""
 TRAINER_METHODS = {"train", "evaluate", "predict"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Text of a Python file, its tree, and the places of the tree as it was read."""
+    """Text of a Python file, its tree, and its places as read."""
 
     code: str
     tree: ast.Module
@@ -41,12 +41,12 @@ class Source:
 
     @property
     def newline(self) -> str:
-        """The file's own line end."""
+        """The file's line end."""
         return "\r\n" if "\r\n" in self.code else "\n"
 
 
 Edit = Callable[[Source], list[Splice] | None]
-"""Change of a source's tree, and the like splices of its code; None where it cannot be."""
+"""Change of a source's tree, with like splices of its code; None if impossible."""
 
 
 def loader_edit(
@@ -146,7 +146,7 @@ def _override(
 SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
 DEFINED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.alias)
 LOSSES = ("loss", "crit")
-"""Parts of the names of what a model's output is given to."""
+"""Parts of names of what takes a model's output."""
 
 
 def autocast_edit(
@@ -219,7 +219,7 @@ def _covers(node: ast.AST, line: int) -> bool:
 def _statement(
     source: Source, line: int
 ) -> tuple[ast.stmt, list[ast.stmt], list[ast.AST]] | None:
-    """Simple statement at `line`, its block, and what is around it."""
+    """Simple statement at `line`, its block, and its surroundings."""
     above: list[ast.AST] = []
     block: list[ast.stmt] = source.tree.body
     while True:
@@ -263,7 +263,7 @@ def behind(source: Source, node: ast.stmt) -> int | None:
 
 
 def patch_of(path: Path, cwd: Path, edit: Edit) -> str | None:
-    """Diff of `edit` for `git apply`; None if the edited code is not what was meant."""
+    """Diff of `edit` for `git apply`; None unless edited as meant."""
     try:
         old = path.read_bytes().decode()
         source = Source(code=old, tree=ast.parse(old), places=Places(old))
