@@ -30,7 +30,7 @@ WITHOUT_COMMAND = {"gpus", "revert", "report"}
 
 
 def module_of(name: str) -> Any:
-    """Module of a subcommand, imported when it is called."""
+    """Module of a subcommand, imported when called."""
     place = "gate.cli" if name == "gate" else f"commands.{name}"
     return importlib.import_module(f"advisor.{place}")
 
@@ -44,7 +44,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def build_parser(name: str) -> argparse.ArgumentParser:
-    """The parser of one subcommand."""
+    """Parser of one subcommand."""
     summary = COMMANDS[name]
     width = max(60, min(shutil.get_terminal_size((100, 24)).columns, 100))
     parser = _Parser(
@@ -76,7 +76,7 @@ def overview() -> str:
 
 
 def completion(shell: str) -> str:
-    """Script that completes the command line in `shell`. Raises UsageError."""
+    """Completion script for `shell`. Raises UsageError."""
     try:
         import shtab
     except ImportError as problem:

@@ -32,7 +32,7 @@ GATE_EXIT_CODES = {
     "no-baseline": 3,
     "invalid": 4,
 }
-"""Codes of its own: a red build must never be mistaken for a broken one."""
+"""Own codes: a red build must never be mistaken for a broken one."""
 
 OPTIMIZE_EXIT_CODES = {"improved": 0, "unchanged": 0, "partial": 5}
 """By verdict: `partial` is a search that the budget ended."""
@@ -137,7 +137,7 @@ class EngineError(AdvisorError, exit_code=27):
 
 
 class NodeLostError(AdvisorError, exit_code=28):
-    """Node that went away during a trial: no evidence about the candidate."""
+    """Node lost during a trial: no evidence about the candidate."""
 
     def __init__(self, message: str, *, again: bool) -> None:
         super().__init__(message)

@@ -1,7 +1,6 @@
 """Store of every run: one sqlite file in the project's state folder.
 
-A key names the program's sources and packages, the command, the values in force and the plan. Runs
-of two machines are never mixed.
+A key names sources, packages, command, values in force and plan. Machines are never mixed.
 """
 
 import contextlib
@@ -29,7 +28,7 @@ SEEN_VARIABLES = (
     "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "GPU_ADVISOR_SEED",
     "PYTHONHASHSEED", "PYTHONPATH", "LD_PRELOAD",
 )  # fmt: skip
-"""Variables of the caller that make another measurement of the same command."""
+"""Caller's variables that make another measurement of a command."""
 
 _RESULT: TypeAdapter[Run | Failure] = TypeAdapter(Run | Failure)
 
@@ -104,14 +103,14 @@ def _may_hold_sources(folder: Path) -> bool:
 class History:
     """Store of one project, without secrets, safe for several processes.
 
-    Where its file cannot be used, runs are known to this call only; `note` says so.
+    Without a usable file, runs are known to this call only; `note` says so.
     """
 
     def __init__(self, path: Path, note: Callable[[str], None] = lambda _: None) -> None:
         self._path = path
         self._note = note
         self._memory: sqlite3.Connection | None = None
-        """Stands in for the file where that cannot be used."""
+        """Stands in for an unusable file."""
         self._run(lambda db: db.executescript(_SCHEMA))
 
     def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:

@@ -1,7 +1,7 @@
 """Masking of secrets, by their name or shape.
 
-A value is masked whole, and masking twice changes nothing more. What only might be a secret (a
-digest, a path, the name of a model) is left alone unless its name says it is one.
+A value is masked whole; masking twice changes nothing more. What only might be a secret
+(a digest, a path, a model's name) is left alone unless its name says it is one.
 """
 
 import itertools
@@ -23,7 +23,7 @@ ENDINGS = ("password", "passwd", "secret", "apikey")
 """The same, also as the end of a word: `dbpassword`."""
 
 WEAK_NAMES = (" token", " pat", " sig")
-"""Last words of names whose values are secrets where they look like credentials."""
+"""Last words of names of secrets, if values look like credentials."""
 
 SHAPES = {
     "Hugging Face": r"\bhf_[A-Za-z0-9]{16,}",
@@ -42,7 +42,7 @@ SHAPES = {
     "in a URL": r"(?<=://)[^\s/@:'\"<>]*:[^\s/@'\"<>]+(?=@)",
     "after Bearer or Basic": r"(?i:(?<=\bbearer )|(?<=\bbasic ))[\w.~+/=-]{12,}",
 }  # fmt: skip
-"""By whose they are: what credentials look like wherever they stand."""
+"""Looks of credentials wherever they stand, by whose they are."""
 
 NO_SECRETS = {"", "null", "none", "true", "false", "nil", "yes", "no", "~", MASK}
 """Values, in lower case, that give nothing away."""
@@ -57,12 +57,12 @@ _PAIR = re.compile(
     r"(?P<sep>\\?[\"']?\]?[ \t]*(?:=>|:=|=)[ \t]*|\\?[\"']?\]?[ \t]*:(?P<rest>[ \t]+|(?=[\"'\w])))"
     rf"(?P<value>{_QUOTED}|(?(rest){_BARE}(?:[ \t]+(?!\#){_BARE}){{0,8}}|{_BARE}))"
 )
-"""`name: value`, `name = value`; behind a colon an unquoted value may have blanks in it."""
+"""`name: value`, `name = value`; an unquoted value behind a colon may hold blanks."""
 _FLAG = re.compile(
     r"(?<![\w.-])(?P<name>--?[A-Za-z][\w.-]*)(?P<sep>(?:[\"'],)?[ \t]+)"
     rf"(?P<value>{_QUOTED}|(?!-){_BARE})"
 )
-"""`--name value` of a command, and `'--name', 'value'` of a list of its words."""
+"""`--name value` of a command, and `'--name', 'value'` of its word list."""
 _REST = re.compile(r"[^\s\"',;&|)\]}]*")
 _CREDENTIAL = re.compile(
     r"(?![+-]?[0-9.]+e[+-]?[0-9]+$)(?=\S*[0-9])(?=\S*[A-Za-z])[A-Za-z0-9_~+=%-]{6,}"

@@ -4,7 +4,7 @@ import math
 
 NOT_MEASURED = "not measured"
 WORTH_SAYING = 0.01
-"""A part that takes less of the time, or of a batch, is left out."""
+"""A smaller part of the time, or of a batch, is left out."""
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -53,7 +53,7 @@ def count(value: float | None) -> str:
 
 
 def whole_minutes(seconds: float) -> str:
-    """`6m`: a budget as it is typed, rounded up."""
+    """`6m`: a budget as typed, rounded up."""
     return f"{int(-(-seconds // 60))}m"
 
 

@@ -19,14 +19,14 @@ class Metric:
     read: Callable[[Run], float | None]
     """None: not measured."""
     unit: str
-    """`{units}/s`, `J/{unit}`: with the unit of work to be filled in."""
+    """`{units}/s`, `J/{unit}`: the unit of work is filled in."""
     higher_is_better: bool = False
     of_batch: bool = False
-    """Time of a whole batch, for all of which a unit waits: a larger one is worse."""
+    """Time of a whole batch, for which each unit waits: larger is worse."""
     from_card: bool = False
-    """Only a card's own counters tell it; time, rates and memory are no such figures."""
+    """Only a card's counters tell it, unlike time, rates and memory."""
     gain_text: str = ""
-    """`{ratio} less energy for {one}`; empty: to be bounded, and no objective."""
+    """`{ratio} less energy for {one}`; empty: to be bounded only."""
     units: Mapping[str, float]
     """Units of a bound on it, each in terms of its own unit."""
 
@@ -132,7 +132,7 @@ class Constraint:
     bound: float
     """In the metric's unit."""
     text: str
-    """As it was written: `latency_p95<=80ms`."""
+    """As written: `latency_p95<=80ms`."""
 
     def holds(self, run: Run) -> bool:
         """True if `run` has the figure, inside the bound."""
@@ -163,7 +163,7 @@ class Objective:
         return tuple(dict.fromkeys(each.name for each in asked if not each.read(run)))
 
     def broken(self, run: Run) -> tuple[Constraint, ...]:
-        """The constraints outside of which `run` is."""
+        """Constraints that `run` breaks."""
         return tuple(each for each in self.constraints if not each.holds(run))
 
     def best(self, runs: Sequence[Run]) -> Run:
@@ -202,7 +202,7 @@ def parse_constraint(text: str) -> Constraint:
 
 
 def parse(aim: str, constraints: Sequence[str] = ()) -> Objective:
-    """Objective of that name, from bounds that were checked where they were read."""
+    """Objective of that name, from bounds checked when read."""
     return Objective(
         metric=METRICS[aim], constraints=tuple(map(parse_constraint, constraints))
     )

@@ -1,8 +1,8 @@
 """Quality of a candidate against the original's, with bounds.
 
-A run prints one figure a measure, or one for each item. Runs of both arms with one seed are
-a pair, and so is each item. Of the bounds over seeds and over items the wider count: an item
-may be unlucky in all seeds, and a seed for all items.
+A run prints one figure a measure, or one an item. Runs of both arms with one seed are a
+pair, and so is each item. The wider bounds count, over seeds or items: an item may be
+unlucky in all seeds, and a seed for all items.
 """
 
 import contextlib
@@ -18,9 +18,9 @@ from advisor.model import Effects, Interval, digest_of
 from advisor.settings import QualityMeasure
 
 Values = Mapping[str, tuple[float, ...]]
-"""Figures by item of each measure that a run printed."""
+"""Figures by item of each printed measure."""
 Pair = tuple[Values, Values]
-"""The original's run and the candidate's, with the same seed."""
+"""Original's and candidate's run, with one seed."""
 
 Stage = Literal["chosen", "confirmed"]
 FEWEST_LOSSES = 8
@@ -69,7 +69,7 @@ def means(values: Values) -> dict[str, float]:
 
 
 def seeds_matter(pairs: Sequence[Pair]) -> bool:
-    """False if other seeds gave the same figures: then all runs count as one."""
+    """False if seeds give equal figures: then all runs count as one."""
     return len(pairs) < 2 or any(pair != pairs[0] for pair in pairs)
 
 
@@ -85,7 +85,7 @@ def differences(pairs: Iterable[Pair], measure: str, sign: float) -> list[list[f
 
 
 def bounds(runs: Sequence[Sequence[float]]) -> Interval:
-    """Mean loss, with the wider of its bounds over runs and over items."""
+    """Mean loss, with the wider bounds over runs or items."""
     found = [stats.paired_interval([fmean(items) for items in runs])]
     if len({len(items) for items in runs}) == 1:
         found.append(
@@ -127,8 +127,7 @@ def judge(
 ) -> list[QualityJudgement]:
     """Judge each declared measure over `pairs`.
 
-    One that a run did not print is out of tolerance. `spent`: share of each tolerance that
-    earlier calls gave away.
+    One unprinted by a run is out of tolerance. `spent`: share of each that past calls used.
     """
     used = pairs if seeds_matter(pairs) else pairs[:1]
     return [
@@ -253,7 +252,7 @@ ALIKE = 0.02
 
 
 def output_errors(before: Effects, after: Effects) -> tuple[float, ...]:
-    """Relative errors of outputs by forward, as long as the inputs are alike."""
+    """Relative errors of outputs by forward, while inputs are alike."""
     errors = []
     seen = zip(before.inputs, after.inputs, before.outputs, after.outputs, strict=False)
     for old_in, new_in, old, new in seen:

@@ -159,7 +159,7 @@ class QualityMeasure(_Table):
         return 1.0 if self.better == "lower" else -1.0
 
     def limit(self, reference: float) -> float:
-        """The worst value still accepted, given the original's `reference`."""
+        """Worst value accepted, given the original's `reference`."""
         return reference + self.sign * self.slack(reference)
 
     def slack(self, reference: float) -> float:
@@ -330,7 +330,7 @@ def load(path: Path | None) -> Settings:
 
 def _explain(path: Path, problem: ValidationError) -> str:
     errors: list[Any] = list(problem.errors())
-    # A key that is missing is mostly one that was misspelled.
+    # A missing key is mostly a misspelled one.
     first = next((each for each in errors if each["type"] == "extra_forbidden"), errors[0])
     where = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":

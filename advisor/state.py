@@ -1,7 +1,6 @@
-"""State folder of a project, open to its user only: beside gpu-advisor.toml or .git.
+"""Project's state folder, open to its user only: beside gpu-advisor.toml or .git.
 
-Where that may not be written it is below XDG_STATE_HOME, by the project's path: of a project that
-was moved, originals are not found again.
+If unwritable, below XDG_STATE_HOME by path: a moved project's originals are not found.
 """
 
 import contextlib

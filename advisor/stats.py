@@ -1,10 +1,9 @@
 """Runs to intervals: pure functions, standard library only.
 
-A value stands for a process, or a log ratio for a pair of them; windows are never a sample.
+A value stands for a process, or a log ratio for a pair; windows are never a sample.
 
-Bounds come from the exact null distribution of Wilcoxon's signed-rank statistic over the
-Walsh averages (x_i + x_j) / 2, i <= j. Values need be independent and symmetric, not
-normal. Too few give (-inf, inf).
+Exact bounds of Wilcoxon's signed-rank statistic on Walsh averages (x_i + x_j) / 2, i <= j.
+Values must be independent and symmetric, not normal. Too few give (-inf, inf).
 """
 
 import itertools
@@ -24,7 +23,7 @@ PAIR_GAP_PER_SIGMA = 0.9539
 """Median distance of two normal draws, in standard deviations."""
 ANGLES = range(1 << 50)
 ANGLE = math.pi / 2 / len(ANGLES)
-"""Angles from zero to a right one, among which quantiles are looked up."""
+"""Angles from zero to a right one, to look up quantiles."""
 RANK_SHARE = 0.75
 """Share of `ALPHA` for the ranks of all runs, if pairs are too few for ranks."""
 
