@@ -32,7 +32,7 @@ GATE_EXIT_CODES = {
     "no-baseline": 3,
     "invalid": 4,
 }
-"""Own codes: a red build must never be mistaken for a broken one."""
+"""Own codes: a red build must never pass for a broken one."""
 
 OPTIMIZE_EXIT_CODES = {"improved": 0, "unchanged": 0, "partial": 5}
 """By verdict: `partial` is a search that the budget ended."""

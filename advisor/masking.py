@@ -1,7 +1,7 @@
 """Masking of secrets, by their name or shape.
 
 A value is masked whole; masking twice changes nothing more. What only might be a secret
-(a digest, a path, a model's name) is left alone unless its name says it is one.
+is left alone unless its name says so: digests, paths, model names.
 """
 
 import itertools
@@ -57,7 +57,7 @@ _PAIR = re.compile(
     r"(?P<sep>\\?[\"']?\]?[ \t]*(?:=>|:=|=)[ \t]*|\\?[\"']?\]?[ \t]*:(?P<rest>[ \t]+|(?=[\"'\w])))"
     rf"(?P<value>{_QUOTED}|(?(rest){_BARE}(?:[ \t]+(?!\#){_BARE}){{0,8}}|{_BARE}))"
 )
-"""`name: value`, `name = value`; an unquoted value behind a colon may hold blanks."""
+"""`name: value`, `name = value`; unquoted behind a colon may hold blanks."""
 _FLAG = re.compile(
     r"(?<![\w.-])(?P<name>--?[A-Za-z][\w.-]*)(?P<sep>(?:[\"'],)?[ \t]+)"
     rf"(?P<value>{_QUOTED}|(?!-){_BARE})"

@@ -4,7 +4,7 @@ import math
 
 NOT_MEASURED = "not measured"
 WORTH_SAYING = 0.01
-"""A smaller part of the time, or of a batch, is left out."""
+"""A smaller part of the time or a batch is left out."""
 
 
 def number(value: float | None, digits: int = 3) -> str:

@@ -22,7 +22,7 @@ class Metric:
     """`{units}/s`, `J/{unit}`: the unit of work is filled in."""
     higher_is_better: bool = False
     of_batch: bool = False
-    """Time of a whole batch, for which each unit waits: larger is worse."""
+    """Time of a batch, for which each unit waits: larger is worse."""
     from_card: bool = False
     """Only a card's counters tell it, unlike time, rates and memory."""
     gain_text: str = ""

@@ -1,7 +1,7 @@
 """Quality of a candidate against the original's, with bounds.
 
 A run prints one figure a measure, or one an item. Runs of both arms with one seed are a
-pair, and so is each item. The wider bounds count, over seeds or items: an item may be
+pair, and so is each item. The wider bounds count, over seeds or items. An item may be
 unlucky in all seeds, and a seed for all items.
 """
 

@@ -143,7 +143,7 @@ class Findings:
     stand_in: str | None = None
     """Card that the program believed to have."""
     refused: str = ""
-    """Evidence of the failure with such a card, if the program ran without one."""
+    """Evidence of failure with such a card; the program ran without one."""
 
 
 def trace_program(

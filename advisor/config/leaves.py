@@ -47,7 +47,7 @@ class Option:
 
 
 COMPUTED, ALIAS = "it is computed", "it repeats"
-"""Beginnings of reasons: a value known only at run time, and an alias."""
+"""Beginnings of reasons: a value known only at run time; an alias."""
 MAX_DEPTH = 200
 """Deepest nesting. Real configs stay below 20."""
 TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"

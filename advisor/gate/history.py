@@ -25,7 +25,7 @@ FEWEST_SESSIONS = 10
 LATEST = 5
 """Sessions in one drift test, with the new one."""
 ALPHA = 0.001
-"""Chance of a false alarm a session, over all series of the machine."""
+"""Chance of a false alarm a session, over all the machine's series."""
 
 
 class Session(Part):

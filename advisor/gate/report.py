@@ -1,7 +1,7 @@
 """Gate report: gate.md, gate.json and the comment.
 
 `python -I -m advisor.gate.report gate.json` prints a saved record's comment, rendered
-from the validated record: no artifact's text is posted as it stands.
+from the validated record. No artifact's text is posted as it stands.
 """
 
 import os

@@ -28,7 +28,7 @@ from advisor.model import Machine, MeasurePlan, digest_of
 from advisor.numbers import number
 
 LOOKS_OF: dict[Mode, tuple[int, ...]] = {"ab": LOOKS, "noise": (12,), "history": (2,)}
-"""Numbers of pairs at which it may end; two are a session of history."""
+"""Pairs at which it may end; two are a session of history."""
 MARGIN = 1.2
 """The next pair may take so many times the longest so far."""
 HANG_FACTOR = 3.0

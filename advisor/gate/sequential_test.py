@@ -19,9 +19,9 @@ Outcome = Literal["pass", "regression", "inconclusive"]
 Key = TypeVar("Key")
 
 CONFIDENCE = 0.90
-"""Level of every interval: each bound is wrong at most once in 20."""
+"""Level of every interval: a bound errs at most once in 20."""
 ALPHA = 0.05
-"""Chance of a wrong verdict on each side, over all looks and workloads."""
+"""Chance of a wrong verdict a side, over all looks and workloads."""
 SPENT: dict[int, dict[Outcome, float]] = {
     5: {"pass": 0.625, "regression": 0.0},
     9: {"pass": 0.04, "regression": 0.0},
@@ -29,7 +29,7 @@ SPENT: dict[int, dict[Outcome, float]] = {
     17: {"pass": 0.033, "regression": 0.03},
     24: {"pass": 0.232, "regression": 0.87},
 }
-"""Shares of ALPHA by number of pairs at which a verdict may fall."""
+"""Shares of ALPHA by number of pairs that allow a verdict."""
 LOOKS = tuple(SPENT)
 EVIDENT = math.log(1.5)
 """A slowdown is evident if each pair exceeds the threshold by this and the spread."""

@@ -190,7 +190,7 @@ def _union(patterns: list[str], flags: int = 0) -> re.Pattern[str]:
 
 
 LARGEST_BETA = 0.999
-"""Usual cap of the field; beyond it a step keeps nothing of the past."""
+"""The field's usual cap; beyond, a step keeps nothing of the past."""
 
 
 def log_signal(start: float, end: float, steps: int, power: int) -> float:

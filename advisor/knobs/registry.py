@@ -34,7 +34,7 @@ class KnobSpec:
     default: JsonScalar = None
     """Value without the argument."""
     candidates: tuple[JsonScalar, ...] = ()
-    """Values to try on top of the best, without a search of its own."""
+    """Values to try on the best, without a search of its own."""
     in_code: int | bool | None = None
     """Value to suggest in code, where no config holds the argument."""
     needs: tuple[Prerequisite, ...] = ()

@@ -14,7 +14,7 @@ Words = tuple[str, ...]
 _LEAST_PLURAL = 4
 _OUTSIDE_USUAL = -5
 _WHOLE = frozenset({"value", "default"})
-"""Names of a leaf that is all of what the key above names."""
+"""Names of a leaf that is all the key above names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,7 +46,7 @@ class Source:
 
 
 Edit = Callable[[Source], list[Splice] | None]
-"""Change of a source's tree, with like splices of its code; None if impossible."""
+"""Change of a tree, and like splices of code; None if impossible."""
 
 
 def loader_edit(

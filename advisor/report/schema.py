@@ -9,7 +9,7 @@ from advisor.model import Change, Decision, Interval, Machine
 from advisor.quality import QualityJudgement
 
 WIDE = 4.0
-"""From this ratio of high to low, an interval tells a direction and no size."""
+"""Ratio of high to low that tells a direction and no size."""
 
 OptimizeVerdict = Literal["improved", "unchanged", "partial"]
 
