@@ -213,7 +213,7 @@ class Comparison:
         return stats.comparison_interval(ratios, reference, candidate, sigma=sigma)
 
     def _slowed_by_us(self, arm: str) -> float:
-        """Part of a gain left if the probe slowed the first variant alone.
+        """Gain left if the probe slowed the first variant alone.
 
         A step below a millisecond loses much to the probe, a large batch's little.
         """

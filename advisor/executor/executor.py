@@ -35,8 +35,7 @@ from advisor.machine.recording import same_uuid
 from advisor.model import Failure, Run, Trial
 
 LATE_S = 2.0
-"""Grace of a process that the budget ends, to end by itself. The call with its report is
-then at most five seconds late, if the program heeds its end."""
+"""Grace beyond the budget, to end by itself: if heeded, the report is at most 5 s late."""
 LATE_GUESS = 3.0
 """A trial run ahead ends after so many times its expected time."""
 MOST_TIMES = 2
@@ -201,7 +200,7 @@ class Executor:
     def run_rounds(
         self, rounds: Sequence[Sequence[TrialRequest]], *, earlier_calls: bool = False
     ) -> list[list[TrialResult | SkippedRun]]:
-        """Run each round's requests in turn, all rounds at once, on a card each.
+        """Run rounds at once, a card each, and their requests in turn.
 
         A round ends with its first failure. Raises NodeLostError.
         """
@@ -261,10 +260,7 @@ class Executor:
         )
 
     def _run_all(self, rounds: Sequence[Sequence[_Begun]]) -> list[list[_Begun]]:
-        """Run each round's trials in turn, up to a failure, all rounds at once.
-
-        The first round stays on the program's own card.
-        """
+        """Run rounds at once, the first one on the program's own card."""
         cards = [
             (),
             *((("CUDA_VISIBLE_DEVICES", uuid),) for uuid in self.engine.equal_gpus),
@@ -441,7 +437,6 @@ class _Rounds:
         return request
 
     def _missing(self) -> int:
-        """Rounds to run before there are enough."""
         quiet = [r for r in self.rounds if r.contended is None]
         wanted = self._wanted(quiet)
         return max(0, min(wanted - len(quiet), MOST_TIMES * wanted - len(self.rounds)))
@@ -460,7 +455,7 @@ class _Rounds:
 
 
 def is_equal(original: Run, other: _Begun, uuid: str) -> bool:
-    """True if the original ran alike on card `uuid`, and left no file."""
+    """True if the original ran alike on `uuid`, and left no file."""
     run = other.result
     if not isinstance(run, Run) or [len(original.cards), len(run.cards), run.ranks] != [
         1,

@@ -110,12 +110,12 @@ class TrialResult:
     repeated: bool = False
     """Contended, and run again: nothing rests on it."""
     took_s: float = 0.0
-    """Time of the process with its preparation."""
+    """Time of the process with preparation."""
     remaining_s: float
 
     @property
     def run(self) -> Run | None:
-        """The run, unless it failed."""
+        """Run, unless it failed."""
         return self.result if isinstance(self.result, Run) else None
 
 

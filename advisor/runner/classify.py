@@ -38,7 +38,7 @@ NEXT_STEPS = {
     "write-denied": "Let that output go below TMPDIR, or give --allow-writes.",
     "disk-full": "Free space on the disk that it names, or move what is written to another one.",
 }
-"""One sentence for every kind of failure; a pattern may have a better one."""
+"""A sentence for every failure kind; a pattern may have a better one."""
 
 
 class FailurePattern(NamedTuple):
@@ -95,7 +95,7 @@ KILLED = _row(
     r"killed by signal: (?!Terminated)",
     r"(?:terminated with signal |Signal \d+ \()SIG(?!TERM)",
 )
-"""Report of a parent on the signal that ended a child; SIGTERM only follows a failure."""
+"""A parent's report on the signal that ended a child; SIGTERM only follows a failure."""
 
 NO_CUDA = _row(
     "crash-start",
@@ -135,13 +135,13 @@ LOST_WORK = _row(
     rf"(?i:^\W*(?:info\W+)?fail(?:ed|ures)(?: {_ITEM})?\s*[:=]\s*[1-9])",
     rf"(?i:(?:^|, |\b(?:with|and|of) )[1-9]\d* {_ITEM} failed\W*$)",
 )
-"""Lines of a program that ends well although work was lost."""
+"""Lines of a program that ends well with lost work."""
 
 NOISE = re.compile(
     r"resource_tracker|leaked (?:semaphore|shared_memory|folder)|warnings\.warn\("
     r"|^\s*$|^Terminated$"
 )
-"""Lines of standard error that never give the cause of a failure."""
+"""Lines of stderr that never give a failure's cause."""
 
 LAUNCHERS = {
     "CalledProcessError",
@@ -150,19 +150,19 @@ LAUNCHERS = {
     "ProcessRaisedException",
     "SignalException",
 }
-"""Exceptions in which a launcher reports that a process of its own has failed."""
+"""Exceptions by which a launcher reports that its process failed."""
 
 COLLATERAL = re.compile(
     r"Connection (?:closed by|reset by) peer|Broken pipe|remote process exited"
     r"|NCCL communicator was aborted|Watchdog caught collective operation timeout|EOFError"
     r"|DataLoader worker .*(?:exited unexpectedly|killed by signal: Terminated)"
 )
-"""Exceptions of a process that another one left alone."""
+"""Exceptions of a process left alone by another."""
 
 
 EVIDENCE_CHARS = 300
 SLOW_CPUS = 0.5
-"""CPUs in use by a silent program that is slow; one that hangs only waits."""
+"""CPUs used by a silent but slow program; a hanging one only waits."""
 IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError"}
 TAIL_LINES = 20
 STACK_LINES = 400
@@ -170,21 +170,21 @@ TRACEBACK = "Traceback (most recent call last):"
 KEEP_COUNTING = "count output lines: set unit-regex in gpu-advisor.toml."
 
 _RANK = re.compile(r"^\[rank\d+\]:\s?")
-"""Prefix that torch gives the lines of a rank that raised."""
+"""Torch's prefix to lines of a rank that raised."""
 _FRAME = re.compile(r'^  File "(.+)", line (\d+) in ', re.MULTILINE)
 _INSTALLED = re.compile(r"-packages/|/lib/python3|^<|/advisor/probe/")
-"""Files of stacks that are none of the program's own."""
+"""Files of stacks that are not the program's."""
 _EXCEPTION_LINE = re.compile(r"^(?:[A-Za-z_]\w*\.)*_?[A-Z]\w*(?:: .*)?$")
 
 
 def failed(kind: str, evidence: str, next_step: str | None = None) -> Failure:
-    """Failure with the kind's own next step, unless there is a better one."""
+    """Failure with its kind's next step, unless there is a better one."""
     evidence = evidence.strip()[:EVIDENCE_CHARS]
     return Failure(kind=kind, evidence=evidence, next_step=next_step or NEXT_STEPS[kind])
 
 
 def classify(trial: Trial, ending: TrialExit, *, measured: bool) -> Failure | None:
-    """Find the failure of `trial`, or None; `measured` tells if there is a rate."""
+    """Find the failure of `trial`, or None; `measured`: there is a rate."""
     first = next(filter(None, (check(trial, ending) for check in CHECKS)), None)
     if first is None and not measured:
         first = _nothing_measured(trial, ending)
@@ -210,7 +210,7 @@ def _ended_by_us(trial: Trial, ending: TrialExit) -> Failure | None:
                 "crash-start", f"the command could not be started: {ending.problem}"
             )
         case "hang" if any(p.world_size > 1 and p.exception for p in ending.processes):
-            # the others wait in a collective for the rank that failed
+            # the others wait in a collective for the failed rank
             return _cause(trial, ending, exceptions(ending))
         case "hang":
             silence = f"no step for {ending.silence_s:.0f} s after step {ending.steps}"
@@ -240,7 +240,7 @@ def _ended_by_us(trial: Trial, ending: TrialExit) -> Failure | None:
 
 
 def _places(ending: TrialExit) -> list[str]:
-    """Lines at which ranks stand, the rarest first: `rank 1 at train.py:30`."""
+    """Lines at which ranks stand, rarest first: `rank 1 at train.py:30`."""
     at: dict[str, list[int]] = {}
     for process in ending.processes:
         _, _, stacks = ending.stacks.partition(f"process {process.pid}:\n")
@@ -269,7 +269,7 @@ def _guarded(_: Trial, ending: TrialExit) -> Failure | None:
 def _died(trial: Trial, ending: TrialExit) -> Failure | None:
     """Judge a failed end by exception, signal or code.
 
-    After a good end a failed helper is the program's own affair; a lost rank is not.
+    After a good end a failed helper is no failure; a lost rank is.
     """
     problems = exceptions(ending)
     if ending.end == "exited" and ending.exit_code != 0:
@@ -285,7 +285,7 @@ def _died(trial: Trial, ending: TrialExit) -> Failure | None:
 def _lost_work(_: Trial, ending: TrialExit) -> Failure | None:
     """Find work lost in a run that ended well.
 
-    A program that ran out of memory and began again with a smaller batch lost nothing.
+    Running out of memory and restarting with a smaller batch loses nothing.
     """
     lines = ending.output.splitlines()
     if any(process.shrunk_from is not None for process in ending.processes):
@@ -300,7 +300,7 @@ def _lost_work(_: Trial, ending: TrialExit) -> Failure | None:
 
 
 def _ours(ending: TrialExit, line: str) -> bool:
-    """Return True where others, or a launcher, tell of a process that we ended."""
+    """True if others or a launcher tell of a process we ended."""
     lost = COLLATERAL.search(line) or any(name in line for name in LAUNCHERS)
     return ending.end == "measured" and bool(lost)
 
@@ -366,7 +366,7 @@ def _cause(
     """Find the cause: memory, device, signal, settings or error.
 
     Exceptions of the work come first; a launcher that then ends other ranks is no cause.
-    Without exceptions the output is searched from its end.
+    Else the output is searched from its end.
     """
     printed = [_RANK.sub("", line) for line in ending.output.splitlines()]
     traced = exception_lines(printed)
@@ -400,7 +400,7 @@ def _cause(
 
 
 def _matched(patterns: Iterable[FailurePattern], lines: Sequence[str]) -> Failure | None:
-    """Match the patterns in order, each in the first line that it fits."""
+    """Match patterns in order, each in the first line that fits."""
     for each in patterns:
         for line in lines:
             if each.pattern.search(line):
@@ -458,7 +458,7 @@ def exceptions(ending: TrialExit) -> list[ProgramException]:
 def _printed_exceptions(ending: TrialExit, lines: Sequence[str]) -> Iterator[str]:
     """Exceptions that a successful program printed.
 
-    Teardown, optional imports and parents of children that we stopped lose no work.
+    Teardown, optional imports and parents of children we stopped lose no work.
     """
     parents = {process.ppid for process in ending.processes if process.state == "stopped"}
     ours = [
@@ -479,7 +479,7 @@ def _printed_exceptions(ending: TrialExit, lines: Sequence[str]) -> Iterator[str
 
 
 def exception_lines(lines: Sequence[str]) -> list[str]:
-    """Return the lines that end tracebacks: `ValueError: ...`."""
+    """Lines that end tracebacks: `ValueError: ...`."""
     found = []
     inside = False
     for line in lines:
@@ -497,7 +497,7 @@ def _type_of(line: str) -> str:
 
 
 def log_tail(ending: TrialExit) -> str:
-    """Return the stacks of a hang, lost tracebacks and the last output lines."""
+    """Stacks of a hang, lost tracebacks and the last output lines."""
     lines = _told(ending.stderr) or _told(ending.stdout)
     lines = [*ending.stacks.splitlines()[:STACK_LINES], *lines[-TAIL_LINES:]]
     tails = [problem.tail.rstrip() for problem in exceptions(ending)[:1] if problem.tail]

@@ -22,7 +22,7 @@ PROBE = Path(__file__).resolve().parents[1] / "probe"
 FOLDERS = ("probe", "outputs", "logs", "trackers", "results")
 """Folders of a trial's scratch; the last holds copies of files that a sandbox drops."""
 SHORT_TMP = 60
-"""Longest TMPDIR in characters: a socket's path has 107, and multiprocessing adds 40."""
+"""Longest TMPDIR in characters: a socket's path has 107, multiprocessing adds 40."""
 
 TRACKER_FOLDERS = (
     "WANDB_DIR", "WANDB_CACHE_DIR", "WANDB_DATA_DIR", "COMET_OFFLINE_DIRECTORY",
@@ -52,7 +52,7 @@ class Job:
     temporary: tuple[str, ...]
     spec: str = ""
     candidates: tuple[tuple[str, str, str], ...] = ()
-    """Of each its path, content in base64, and the user's file that gives permissions."""
+    """Each: path, content in base64, and the user's file that gives permissions."""
     sandbox: SandboxPolicy
 
 
@@ -124,7 +124,7 @@ def replace_paths(
     """Replace paths in `command` by their copies.
 
     A path is known by its file, as a token or a part of one: `--config=a/b.json`,
-    `bash -c "python run.py a/b.json"`. Its folder stays spelled as the user spelled it.
+    `bash -c "python run.py a/b.json"`. Its folder keeps the user's spelling.
     """
     by_identity = {os.path.realpath(original): copy for original, copy in copies.items()}
     return tuple(_replaced(token, cwd, by_identity) for token in command)
@@ -140,8 +140,8 @@ def _replaced(token: str, cwd: str, copies: Mapping[str, str]) -> str:
 
 
 def _copy_of(text: str, cwd: str, copies: Mapping[str, str]) -> str | None:
-    """Copy of the file that `text` names, in the user's spelling of its folder."""
-    # an argument can be anything; only what could be a path is looked up
+    """Copy of the file `text` names, its folder in the user's spelling."""
+    # an argument can be anything; only possible paths are looked up
     could_be = "\0" not in text and len(text) <= 4096
     copy = copies.get(_real(cwd, text)) if could_be else None
     if copy is None:
@@ -157,7 +157,7 @@ def _real(cwd: str, text: str) -> str:
 
 
 def _apart(environ: Mapping[str, str], trackers: Path) -> dict[str, str]:
-    """Return variables that keep trackers offline, or off, and in scratch."""
+    """Variables that keep trackers offline, or off, and in scratch."""
     own = {
         **dict.fromkeys(TRACKER_FOLDERS, str(trackers)),
         **dict.fromkeys(TRACKER_ADDRESSES, trackers.joinpath("mlflow").as_uri()),

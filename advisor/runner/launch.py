@@ -19,9 +19,9 @@ from advisor.runner.output import Stream, Tally
 ROOT = str(Path(__file__).resolve().parents[2])
 START = "import sys; sys.path += sys.argv[1:2]; from advisor.runner.supervisor import main; main()"
 SUPERVISOR = (sys.executable, "-I", "-S", "-B", "-c", START, ROOT)
-"""A module, whose compiled code is kept: a script is compiled for every trial."""
+"""A module, whose compiled code is kept: a script is compiled every trial."""
 STOP_LIMIT_S = supervisor.TERM_GRACE_S + supervisor.KILL_GRACE_S + 10.0
-"""Longest wait for the supervisor to have taken everything away."""
+"""Longest wait for the supervisor to remove everything."""
 
 
 class Launched:
@@ -41,12 +41,12 @@ class Launched:
         self.changes: dict[str, Any] | None = None
         """Changes by the program, see `Sandbox.changes`; None if unknown."""
         self.full = False
-        """The disk of the trial's own folder had no room left at its end."""
+        """The disk of the trial's own folder was full at its end."""
         self._buffer = b""
         self._gone = False
         (out_read, out_write), (err_read, err_write) = os.pipe(), os.pipe()
         self._process = subprocess.Popen(
-            [*SUPERVISOR, job.scratch],  # the scratch path identifies it in process lists
+            [*SUPERVISOR, job.scratch],  # identifies it in process lists
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -57,7 +57,7 @@ class Launched:
         os.close(out_write)
         os.close(err_write)
         self.supervisor_pid = self._process.pid
-        """Root of the process tree to be sampled."""
+        """Root of the sampled process tree."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._control, self._events = self._process.stdin, self._process.stdout
@@ -118,7 +118,7 @@ class Launched:
             self._control.flush()
 
     def _clean_up(self) -> None:
-        """Do the supervisor's work after it was killed, or is stuck."""
+        """Do the work of a killed or stuck supervisor."""
         self._process.kill()
         if self.pid is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):

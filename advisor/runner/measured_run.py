@@ -15,13 +15,13 @@ from advisor.runner.process_records import ProcessRecord
 
 T = TypeVar("T")
 OF_THE_FIRST = ("losses", "flops", "footprint", "trace", "whatif")
-"""Facts of a record that go into the run as they are."""
+"""Facts of a record that enter the run as they are."""
 HELD_UP = 0.05
 """Least part of a step that the others wait for a straggler."""
 
 
 class Rank(NamedTuple):
-    """Working process or rank, with the run of it alone."""
+    """Working process or rank, with its own run."""
 
     record: ProcessRecord
     run: Run
@@ -33,7 +33,7 @@ class Rank(NamedTuple):
 
 
 def measured_run(trial: Trial, ending: TrialExit) -> Run | None:
-    """Run by pattern, probe or whole run: always one way, so that rates compare."""
+    """Run by pattern, probe or whole: always one way, so rates compare."""
     run = probed_run(ending.processes)
     if trial.plan.unit_regex is not None:
         run = _counted(replace(run or NO_RUN, unit=trial.unit), trial, ending)
@@ -57,7 +57,7 @@ def measured_run(trial: Trial, ending: TrialExit) -> Run | None:
 
 
 def _whole_phases(run: Run, wall_s: float) -> tuple[RunPhase, ...]:
-    """Phases with the start and ending of the process; none of several ranks."""
+    """Phases with the process's start and ending; none of several ranks."""
     if run.ranks > 1 or run.startup_s is None or not run.phases:
         return ()
     start = RunPhase(name="start", seconds=max(0.0, run.startup_s), times=1)
@@ -69,8 +69,8 @@ def _whole_phases(run: Run, wall_s: float) -> tuple[RunPhase, ...]:
 def _counted(run: Run, trial: Trial, ending: TrialExit) -> Run | None:
     """Rate by matching output lines; None with too few.
 
-    The first line ends work that began unwatched, so it only starts the clock. A single
-    line counts for the whole run, if it finished.
+    The first line ends work begun unwatched, so it only starts the clock. A single line
+    counts for the whole run, if it finished.
     """
     count, pattern = ending.count, trial.plan.unit_regex
     if count.lines >= 3 and count.seconds > 0:
@@ -103,9 +103,7 @@ def probed_run(processes: Sequence[ProcessRecord]) -> Run | None:
     ranks = _of_one_job(able)
     lead, first = ranks[0], ranks[0].record
     rates = tuple(rank.run.units_per_s for rank in ranks)
-    all_of_them = max(
-        1.0, first.world_size / len(ranks)
-    )  # ranks without a window work, too
+    all_of_them = max(1.0, first.world_size / len(ranks))  # ranks without window work, too
     counted = sum(rank.run.units / rank.seconds for rank in ranks)
     straggler = _straggler(ranks)
     slowest = lead if straggler is None else ranks[straggler.rank]
@@ -139,10 +137,10 @@ def probed_run(processes: Sequence[ProcessRecord]) -> Run | None:
 
 
 def _straggler(ranks: Sequence[Rank]) -> Straggler | None:
-    """Rank that the others wait for at the end of each backward pass.
+    """Rank that others await at the end of each backward pass.
 
-    Ranks that update together have steps of equal length. The one with most time outside of
-    backward passes comes last, and then need not wait.
+    Ranks that update together have steps of equal length. The one with most time outside
+    backward passes comes last and need not wait.
     """
     parts = [_parts_ms(rank) for rank in ranks if rank.record.together]
     if len(parts) < max(2, ranks[0].record.world_size) or not all(parts):
@@ -186,7 +184,7 @@ def _largest(values: Iterable[float | None]) -> float | None:
 
 
 def _of_one_job(able: Sequence[Rank]) -> list[Rank]:
-    """The working process, or all ranks in order; training before inference."""
+    """Working process, or all ranks in order; training before inference."""
     best = max(able, key=lambda each: (each.run.step_kind in TRAINING_STEPS, each.seconds))
     ranks = [each for each in able if each is best or _side_by_side(each, best)]
     if best.record.world_size > 1:
@@ -222,9 +220,9 @@ def _effects(lead: Rank, ranks: Sequence[Rank]) -> Effects:
 
 
 def joined(runs: Sequence[Run]) -> Run:
-    """Run of one job over several nodes, each of which knows its own ranks only.
+    """Run of a job over nodes, each knowing only its own ranks.
 
-    Each took its ranks for typical, so their mean by ranks is the whole.
+    Each took them for typical, so the mean by ranks is the whole.
     """
     first, ranks = runs[0], sum(run.ranks for run in runs)
     weights = [run.ranks for run in runs]

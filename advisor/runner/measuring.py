@@ -23,14 +23,14 @@ READ_BYTES = 64 << 20
 LOG_BYTES = 1 << 30
 """A longer log is not read on."""
 SPENT_SHARE = 0.05
-"""Share of the time that reading and looking may take."""
+"""Share of time for reading and looking."""
 SHORTEST_LOOK_S = 0.05
 RANK_0_S = 5.0
-"""Longest wait for rank 0, whose window should be full as soon as the others'."""
+"""Longest wait for rank 0, whose window should fill with the others'."""
 STOP_FILE = "probe/stop.json"
 """Below scratch: where all ranks stop. Rank 0 decides, maybe on another node."""
 OTHER_NODES_S = 1.0
-"""The word takes so long to the ranks of other nodes, at most."""
+"""The word takes at most so long to other nodes' ranks."""
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class Measuring:
             return
         log, built = self._read(record.pid).log, record.optimizers_built > 0
         advice = advise(log, self._plan, begun - log.clock, optimizers_built=built)
-        # of this thread alone: a host that gives it no CPU must not put the next look off
+        # of this thread alone: a host that gives it no CPU must not delay the next look
         spent_s = (time.thread_time() - at_work_s) / SPENT_SHARE
         process.next_look = time.time() + max(advice.need_s, SHORTEST_LOOK_S, spent_s)
         if advice.phase == "count":
@@ -93,7 +93,7 @@ class Measuring:
     def _decides(
         self, process: _Process, record: ProcessRecord, records: Sequence[ProcessRecord]
     ) -> bool:
-        """Return True for rank 0, or the lowest one where rank 0 has no record."""
+        """True for rank 0, or the lowest if it has no record."""
         now = time.monotonic()
         process.full_since = process.full_since or now
         lowest = min(each.rank for each in records if each.world_size > 1)
@@ -113,14 +113,14 @@ class Measuring:
         }
 
     def _stop(self, pids: list[int], where: dict[str, Any], *, cut_short: bool) -> None:
-        """Stop all ranks together, so that none hangs."""
+        """Stop all ranks together, so none hangs."""
         for pid in pids:
             process = self._processes[pid]
             process.full, process.cut_short = True, cut_short
             self._command(pid, phase="stop", **where)
 
     def _heed_other_node(self, pids: list[int]) -> None:
-        """Stop ranks where rank 0 said, once it has said it."""
+        """Stop ranks where rank 0 said, once it did."""
         left = [pid for pid in pids if not self._processes[pid].full]
         with contextlib.suppress(OSError, ValueError, TypeError):
             where = json.loads(reading.read(self._folder.parent, STOP_FILE, LOG_BYTES))

@@ -23,11 +23,11 @@ from advisor.runner.process_records import ProcessRecord, Records
 from advisor.runner.resources import TreeSampler, oom_kills, parts_limit_s
 
 TICK_S = 0.1
-"""Interval between two checks; the command's end needs none."""
+"""Interval between checks; the command's end needs none."""
 LOST_S = 5.0
 """Longest wait for the probe in a child of a Python that keeps it out."""
 RANKS_GRACE_S = 2.0
-"""For the other ranks to fill their window, once one has."""
+"""For other ranks to fill their window, once one has."""
 EXIT_S = 0.5
 """Wait for the command's end after its last process stopped."""
 STACKS_S = 0.5
@@ -36,7 +36,7 @@ BUSY_S = 10.0
 BUSY_CPUS = 0.05
 """CPUs of a program that compiles rather than waits, even on a crowded host."""
 WARM_STEPS = 3
-"""Whole steps in which a silence may be a compilation, or a long pass of the first."""
+"""Whole steps in which a silence may be a compilation, or the first's long pass."""
 PROGRESS_S = 2.0
 
 End = Literal[
@@ -61,7 +61,7 @@ class TrialExit:
     silence_s: float | None = None
     """Since the last step."""
     busy_cpus: float | None = None
-    """CPUs that the process tree kept busy in the last seconds before the end."""
+    """CPUs that the process tree kept busy in its last seconds."""
     peak_host_gib: float | None = None
     host_growth_gib_per_min: float | None = None
     stacks: str = ""
@@ -103,7 +103,7 @@ class Monitor:
         self._processes: tuple[ProcessRecord, ...] = ()
         self._oom_before = oom_kills()
         self._full_since = self._first_step = math.inf
-        """Epoch seconds of the first full window, and of the first step."""
+        """Epoch seconds of the first full window, and the first step."""
         self._at_work = False
         self._last_sign = time.time()
         """Epoch seconds of the start, the last step, or the end of what stepped."""
@@ -123,13 +123,13 @@ class Monitor:
             self._report()
         ended = time.time()
         self.load.sample(force=True)
-        if end == "measured":  # the command has usually just ended by itself
+        if end == "measured":  # usually the command just ended by itself
             self._launched.wait(EXIT_S)
         stacks = self._stacks() if end in {"hang", "start-limit"} else ""
         launched = self._launched
         if end in {"exited", "not-started"}:  # its last words may still arrive
             launched.stop()
-        # of a program that we end, nothing counts that it says or raises from here on
+        # nothing counts that a program ended by us says or raises from here on
         stdout, stderr = launched.stdout.tail(), launched.stderr.tail()
         records = self._records.read()
         launched.stop()
@@ -197,7 +197,6 @@ class Monitor:
         return (aside or lost) and plan.mode == "window" and plan.unit_regex is None
 
     def _warming_up(self, now: float) -> bool:
-        """Return True during the program's first steps."""
         whole_steps = max((process.whole_steps for process in self._processes), default=0)
         busy = self._tree.busy_cpus(now - BUSY_S, now) or 0.0
         early = now - self._last_sign <= self._trial.start_limit_s
@@ -208,7 +207,7 @@ class Monitor:
         stopped = [process for process in self._processes if process.state == "stopped"]
         if stopped:
             self._full_since = min(self._full_since, now)
-            # one that has just stopped still flushes its output
+            # one just stopped still flushes its output
             leaving = any(_alive(process.pid) for process in stopped)
             return not (stepping or leaving) or now - self._full_since > RANKS_GRACE_S
         enough = count.lines > plan.min_steps and count.seconds >= plan.measure_s

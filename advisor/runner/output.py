@@ -15,9 +15,9 @@ from advisor.runner.resources import Reading
 TAIL_BYTES = 64 * 1024
 LOG_BYTES = 4 * 1024 * 1024
 MARKS = 1024
-"""Most marks that are kept; of more every second one goes."""
+"""Most marks kept; of more every second one goes."""
 LINE_BYTES = 64 * 1024
-"""A line longer than this is matched by its beginning only."""
+"""A longer line is matched by its beginning only."""
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _LINE_END = re.compile(rb"[\r\n]+")
@@ -30,18 +30,18 @@ def plain(data: bytes) -> str:
 
 
 class Tally:
-    """Thread-safe count of units in output lines that match a pattern."""
+    """Thread-safe count of units in matching output lines."""
 
     def __init__(self, pattern: str | None = None) -> None:
         self.pattern = re.compile(pattern) if pattern else None
         self._lock = threading.Lock()
         self.lines = 0
         self.marks: tuple[Reading, ...] = ()
-        """Units of all lines so far; first and last line are always among them."""
+        """Units of all lines so far; first and last are always among them."""
 
     @property
     def seconds(self) -> float:
-        """Time from the first line to the last."""
+        """Time from first to last line."""
         return self.marks[-1].time - self.marks[0].time if self.marks else 0.0
 
     @property
@@ -86,7 +86,7 @@ class Stream(threading.Thread):
             return bytes(self._tail)
 
     def run(self) -> None:
-        """Drain the pipe to its end, so that the writer never blocks."""
+        """Drain the pipe, so that the writer never blocks."""
         line, room = b"", LOG_BYTES
         with (
             os.fdopen(self._fd, "rb", buffering=0) as pipe,
@@ -98,9 +98,7 @@ class Stream(threading.Thread):
                     self._tail += chunk
                     del self._tail[:-TAIL_BYTES]
                 with contextlib.suppress(OSError):  # a full disk costs the log alone
-                    if (
-                        room == LOG_BYTES
-                    ):  # the directory exists before the first writer starts
+                    if room == LOG_BYTES:  # the directory exists before the first writer
                         handle = reading.create(self._folder, self._log)
                         log = stack.enter_context(os.fdopen(handle, "wb", buffering=0))
                     if log is not None and room > 0:

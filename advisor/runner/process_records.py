@@ -1,14 +1,14 @@
 """Records of the probe, one a process: format, parser and folder.
 
-A trial's folder of records holds, for each Python process of the user's program:
+A trial's folder holds for each Python process of the user's program:
 
 `<pid>.json`        the record, a `ProcessRecord` in JSON
 `stacks-<pid>.txt`  stacks of all threads, one set for each SIGUSR1
 `events-<pid>.jsonl`  its event log, which `measuring.py` reads
 `command-<pid>.json`  our latest command to it
 
-The program may write a record: whatever it holds, reading it raises nothing.
-Times are epoch seconds, None is "not measured"; keys not named here are ignored.
+The program may write a record: reading any raises nothing.
+Times are epoch seconds, None is "not measured"; other keys are ignored.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ class ProgramException:
     tail: str = ""
     time: Finite = 0.0
     items: Finite = 0.0
-    """Items of the batch in which it was raised."""
+    """Items of its batch."""
 
     @property
     def lines(self) -> list[str]:
@@ -59,29 +59,28 @@ class ProcessRecord:
     ppid: int | None = None
     boot_time: Finite | None = None
     state: str = "booted"
-    """booted, torch, stepping, aside (an error of the probe's: it left the program alone), stopped
-    (by us: the window is full), exited."""
+    """booted, torch, stepping, aside (probe error), stopped (by us: full window), exited."""
     alone: bool = False
-    """Its window is full; loader and compute run alone, which makes no steps."""
+    """Its window is full; loader and compute run alone, without steps."""
     steps: int = 0
     """Optimizer steps, else loader batches or root forwards, whichever are more."""
     optimizers_built: int = 0
     whole_steps: int = 0
-    """Of those that came to their end; an update may have many passes."""
+    """Finished ones; an update may have many passes."""
     last_step_time: Finite | None = None
     rank: int = 0
     world_size: int = 1
     exception: ProgramException | None = None
     """Exception that ended the process."""
     swallowed: tuple[ProgramException, ...] = ()
-    """Exceptions inside a fetch, forward or backward, including caught ones."""
+    """Exceptions inside a fetch, forward or backward, caught ones too."""
     guard: str | None = None
-    """The user's file that it was kept from overwriting; it left with 97."""
+    """User's file that it was kept from overwriting; it left with 97."""
     writes: tuple[str, ...] = ()
-    """New files that Python opened for writing outside the trial's scratch."""
+    """New files that Python opened for writing outside scratch."""
     altered: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
-    """The probe's own, of which it survives some: see `state`."""
+    """The probe's own; it survives some: see `state`."""
     notes: tuple[str, ...] = ()
 
     # the fields below are known once the process stopped or exited
@@ -91,11 +90,11 @@ class ProcessRecord:
     """Peaks of the device's allocator: allocated_gib, reserved_gib, alloc_retries."""
     card: Card | None = None
     collectives: int | None = None
-    """Collective calls of the process group; None where that is not known."""
+    """Collective calls of the process group; None: unknown."""
     fused: bool | None = None
     recomputes: bool | None = None
     skipped_updates: int = 0
-    """Updates that a GradScaler left out because gradients were not finite."""
+    """Updates left out by a GradScaler: gradients were not finite."""
     whatif: WhatIfOutcome | None = None
     ceilings: tuple[LoaderCeiling, ...] = ()
     flops: Flops | None = None
@@ -104,9 +103,9 @@ class ProcessRecord:
     """Operations of one step, unread."""
 
     measurement: InstanceOf[Measurement] = NOTHING_MEASURED
-    """Measurement from the event log, which is not part of the record."""
+    """Measurement from the event log, not part of the record."""
     unread: str | None = None
-    """Set by the parser: parts of this record that could not be read, and why."""
+    """Set by the parser: unreadable parts of this record, and why."""
 
     @property
     def shrunk_from(self) -> float | None:
@@ -122,7 +121,7 @@ class ProcessRecord:
 
     @property
     def together(self) -> bool:
-        """Return True if ranks make updates together, as far as known."""
+        """True if ranks make updates together, as far as known."""
         alone = self.collectives is not None and self.collectives < self.steps / 2
         return self.world_size > 1 and not alone
 

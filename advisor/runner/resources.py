@@ -22,14 +22,14 @@ HANG_S = 60.0
 LATE_START = 5.0
 """A candidate may take so many times the original's time to its first step."""
 SLOW_WINDOW = 10.0
-"""Steps longer than the window make it last so many times what was asked for."""
+"""Steps longer than the window make it last so many times what was asked."""
 SILENCES = 4.0
-"""As many steps of the longest silence are waited for in a window."""
+"""A window waits for as many steps of the longest silence."""
 SLOW_CEILINGS = 5.0
 """Starting loader workers takes longer than measuring them."""
 TRACE_S = 300.0
 WHOLE_S = 3600.0
-"""A program that is run to its end takes as long as its user made it."""
+"""A program run to its end takes as long as its user made it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Limits:
     """Seconds of the original to its first step, once known."""
 
     def of(self, plan: MeasurePlan) -> tuple[float, float, float]:
-        """Return start, hang and total limits for `plan`."""
+        """Start, hang and total limits for `plan`."""
         start_s = self.start_s or max(START_S, LATE_START * (self.startup_s or 0.0))
         # a recompilation takes no longer than the start, which had one
         hang_s = self.hang_s or max(HANG_S, self.startup_s or 0.0)
@@ -60,7 +60,7 @@ class Limits:
 
 
 def parts_limit_s(plan: MeasurePlan) -> float:
-    """Longest time for the parts, each measured alone after the window."""
+    """Longest time for the parts, measured alone after the window."""
     if plan.trace:
         return TRACE_S
     parts = 1 + len(plan.ceilings_workers) if plan.ceilings_workers else 0
@@ -77,10 +77,10 @@ def of_settings(workload: Workload, defaults: Defaults) -> Limits:
 
 FEWEST_READINGS = 20
 LEAST_GROWTH_S = 40.0
-"""Samples and time that a growth of memory is judged by."""
+"""Samples and time to judge memory growth by."""
 INTERVAL_S = 0.5
 LIGHT = 0.02
-"""Largest share of time spent sampling: reading PSS stops a process for a moment."""
+"""Largest share of time spent sampling: reading PSS stops a process briefly."""
 
 
 class Reading(NamedTuple):
@@ -107,9 +107,7 @@ class TreeSampler:
         processes = tree(self._root)
         for process in processes:
             with contextlib.suppress(psutil.Error):
-                cpu_s += sum(
-                    process.cpu_times()[:4]
-                )  # with those of children that were waited for
+                cpu_s += sum(process.cpu_times()[:4])  # with those of awaited children
                 memory += 0.0 if process.pid == self._root else _memory(process)
         if memory:
             self._memory.append(Reading(time.time(), memory / GIB))
@@ -122,7 +120,7 @@ class TreeSampler:
         return max((reading.value for reading in self._memory), default=None)
 
     def growth_gib_per_min(self) -> float | None:
-        """Growth of memory after the first third of samples; None of less than a minute."""
+        """Memory growth after the first third of samples; None below a minute."""
         later = self._memory[len(self._memory) // 3 :]
         if len(later) < FEWEST_READINGS or later[-1].time - later[0].time < LEAST_GROWTH_S:
             return None

@@ -1,10 +1,10 @@
 """Supervisor of one command, between it and gpu-advisor.
 
-It lays out the trial's files, enters its isolation, starts the command, adopts its orphans,
-and takes all away when told to, or when the parent is gone, even by kill -9.
+It lays out the trial's files, enters its isolation, starts the command, adopts its orphans.
+It takes all away on request, or when the parent is gone, even by kill -9.
 
-Every trial waits for its start: standard library only, no pathlib. Nothing is imported once
-the program runs, which may have changed what is found.
+Every trial waits for its start: standard library only, no pathlib. No import once the
+program runs, which may have changed what is found.
 
 stdin: a `Job` as one line of JSON; then `stop`. An end without it: the parent died.
 stdout: events, a JSON object a line: `started` or `refused`, `exited`, `gone`.
@@ -32,7 +32,7 @@ TERM_GRACE_S = 2.0
 KILL_GRACE_S = 5.0
 """After SIGKILL: a process in uninterruptible sleep is reported, not waited for."""
 ROOM_BYTES = 1 << 16
-"""A disk with less room is full: a record of the probe would not fit."""
+"""A disk with less room is full: a probe record would not fit."""
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
@@ -54,9 +54,7 @@ def main() -> None:
         lay_out(job)
         stage = "isolation"
         sandbox.enter()
-        prctl(
-            PR_SET_DUMPABLE, 0
-        )  # through its open files the program would reach the host's
+        prctl(PR_SET_DUMPABLE, 0)  # by its open files the program would reach the host's
         stage = "layout"
         for path, content, original in job["candidates"]:
             sandbox.put(path, binascii.a2b_base64(content))
@@ -109,7 +107,7 @@ class Control:
         self.ended = True
 
     def job_line(self) -> bytes | None:
-        """Return the whole first line, or None."""
+        """Whole first line, or None."""
         chunks = []
         while chunk := os.read(0, 1 << 16):
             head, newline, rest = chunk.partition(b"\n")
@@ -156,7 +154,7 @@ def is_full(folder: str) -> bool:
 
 
 def clean_up(laid: Iterable[str], folders: Iterable[str]) -> None:
-    """Remove candidates that were laid beside their originals, and folders."""
+    """Remove candidates laid beside their originals, and folders."""
     for path in laid:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
@@ -214,9 +212,7 @@ def end_all(command: int | None, control: Control, sandbox: Sandbox) -> list[int
                     os.kill(pid, signal.SIGKILL)
                 elif pid not in asked:
                     os.kill(pid, signal.SIGTERM)
-                    os.kill(
-                        pid, signal.SIGCONT
-                    )  # a stopped process cannot handle it otherwise
+                    os.kill(pid, signal.SIGCONT)  # else a stopped process cannot handle it
         asked |= alive
         control.ended = True
         control.wait(sandbox, pause_s)  # a child's end wakes this at once
@@ -249,7 +245,7 @@ def process_table() -> dict[int, tuple[int, int, str]]:
             contextlib.suppress(OSError, ValueError, IndexError),
             open(f"/proc/{name}/stat", errors="replace") as file,
         ):
-            # the command's name, in parentheses, may itself hold spaces and parentheses
+            # the command's name, in parentheses, may hold spaces and parentheses
             state, parent, group = file.read().rpartition(")")[2].split()[:3]
             table[int(name)] = int(parent), int(group), state
     return table

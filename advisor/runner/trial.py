@@ -26,7 +26,7 @@ from advisor.sandbox.capabilities import FORCED
 from advisor.sandbox.policy import denied_write, full_space
 
 UNEXPLAINED = {"no-steps", "probe-not-loaded", "hang", "timeout", "work-not-done"}
-"""Kinds of failures that say what did not happen, not why."""
+"""Failure kinds that say what did not happen, not why."""
 
 
 def run_trial(
@@ -37,11 +37,11 @@ def run_trial(
 ) -> Run | Failure:
     """Run `trial` to its end; return its run or its failure.
 
-    No process of it is left then, nor a candidate file. Logs, records and outputs stay in
+    It leaves no process and no candidate file. Logs, records and outputs stay in
     `trial.scratch`. Setting `cancel` ends the trial: Failure `interrupted`.
 
-    Raises ConfigReadOnlyError where a candidate cannot be written beside its original, and
-    StateBusyError where a candidate of this name is there already.
+    Raises ConfigReadOnlyError if a candidate cannot be written beside its original, and
+    StateBusyError if one of its name exists.
     """
     job = prepare(trial)
     if job.sandbox.throws_away:
@@ -113,7 +113,7 @@ def _results(
 def files_between(
     start: float, end: float, written_at: Sequence[float], run: Run
 ) -> int | None:
-    """Files last written in the window; None where they are written over."""
+    """Files last written in the window; None where overwritten."""
     before = run.whole_units - min(run.units, run.whole_units)
     if written_at and min(written_at) >= start and before > (run.effects.batch or 1.0):
         return None

@@ -1,7 +1,7 @@
 """Files that a program wrote: created, changed and removed ones, and the items in them.
 
-Texts are kept as digests, since they are only compared. NumPy reads arrays, Pillow
-pictures, where the Python of gpu-advisor has them; a file of another format is one digest.
+Texts are kept as digests, only to compare. NumPy reads arrays, Pillow pictures, where
+gpu-advisor's Python has them; a file of another format is one digest.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ FIRST_ITEMS = 16
 VALUES = 64
 LINE_BYTES = 1 << 20
 JSON_BYTES = 16 << 20
-"""A larger document is not parsed: it has to be read whole."""
+"""A larger document is not parsed: it must be read whole."""
 DIGESTED_BYTES = 8 << 20
 WORDS = re.compile(r"(-?\b\d+(?:\.\d*)?(?:[eE][-+]?\d+)?\b)|([^\s,;:{}\[\]\"]+)")
 GRID = 8
@@ -71,7 +71,7 @@ def read_copies(changes: Mapping[str, Any], root: str) -> Iterator[ResultFile]:
 
 
 def read_folder(folder: str) -> tuple[list[float], tuple[ResultFile, ...]]:
-    """Read the trial's output folder: times of its product files, and its items."""
+    """Read the trial's output folder: times of product files, and its items."""
     written_at: list[float] = []
     results: list[ResultFile] = []
     for path in sorted(
@@ -90,14 +90,14 @@ def read_folder(folder: str) -> tuple[list[float], tuple[ResultFile, ...]]:
 
 
 def relative_name(path: str, root: str) -> str:
-    """Return `path` relative to `root` where possible, as text."""
+    """Text of `path`, relative to `root` where possible."""
     real = str(Path(path).parent.resolve() / Path(path).name)  # a link is not followed
     name = real.removeprefix(os.path.realpath(root) + os.sep)
     return os.fsencode(name).decode(errors="replace")
 
 
 def read_file(path: Path, shown: str) -> list[ResultFile]:
-    """Read `path` in the format of the name `shown`; none if it cannot be read."""
+    """Read `path` in the format of the name `shown`; none if unreadable."""
     reader = FORMATS.get(Path(shown).suffix.lower(), _digested)
     size = path.stat().st_size
     try:

@@ -291,7 +291,7 @@ def is_sure(state: TunerState, run: Run) -> bool:
 def try_variant(
     state: TunerState, queue: Sequence[Variant], knob: Knob | None
 ) -> Trials[Run | None]:
-    """Sound run of the first variant; None if it did not fit, apply or keep bounds.
+    """First variant's sound run, if it fit, applied and kept bounds.
 
     The budget must hold its comparison too, beside an earlier one's.
     """

@@ -112,7 +112,7 @@ def refuse_batch(state: TunerState, winner: Candidate, why: str) -> TunerState:
 
 
 def to_finish_s(state: TunerState) -> float:
-    """Time of a whole batch of items; 0 if a process finishes one anyhow."""
+    """Time of a whole item batch; 0 if processes finish one anyhow."""
     run = state.incumbent_run
     if not state.iterative or run.whole_units or state.context.workload.quality:
         return 0.0

@@ -17,7 +17,7 @@ LINKED = "Moves with what it is linked to."
 def decisions(
     state: TunerState, winner: Candidate, trials: Sequence[TrialResult], stop: Stop | None
 ) -> tuple[Decision, ...]:
-    """Decide on every knob and linked value, once the search stopped or was cut."""
+    """Decide on every knob and linked value, once the search ended."""
     whole = stop is not None and stop.reason == "done"
     changes = {key_of(change): change for change in winner.changes}
     found = []

@@ -69,7 +69,7 @@ def overriding(leaf: str, value: object, run: Run) -> str:
 
 
 def is_only_suggested(state: TunerState, knob: Knob) -> bool:
-    """True if a larger batch would change the samples of each update."""
+    """True if a larger batch would change each update's samples."""
     if state.context.workload.validation:
         return True
     value = state.current(knob)
@@ -84,8 +84,8 @@ def is_only_suggested(state: TunerState, knob: Knob) -> bool:
 def alters_training(state: TunerState, candidate: Candidate, run: Run) -> bool:
     """True if `candidate` changes the samples of an update.
 
-    An accumulation that moves along offsets it, if the program was seen to follow, or if
-    torch's optimizer steps and nothing could be seen.
+    A moving accumulation offsets it if the program was seen to follow. Likewise if torch's
+    optimizer steps and nothing could be seen.
     """
     if not (state.trains or run.trains) or all(
         c.kind != "batch_size" for c in candidate.changes

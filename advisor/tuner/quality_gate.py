@@ -72,8 +72,8 @@ class Reference:
 def passes_gate(state: TunerState, variant: Variant, run: Run) -> Trials[Verdict]:
     """True if `variant`, run as `run`, stays inside the declared tolerance.
 
-    Losses of a short training or outputs of an inference are compared, else the declared
-    quality measures. Nothing to compare is not inside.
+    Compares a short training's losses or an inference's outputs, else the declared quality
+    measures. Nothing to compare is not inside.
     """
     workload, best = state.context.workload, state.best
     reference: Reference | str = "there was nothing to compare"
@@ -315,7 +315,7 @@ def screen(
 
 
 def measure_reference(state: TunerState) -> Trials[Reference | str]:
-    """Run the best free candidate's quality command; the reason where it shows no figures.
+    """Run the best free candidate's quality command; without figures the reason.
 
     The original runs beside it if that costs little. Changed results end the candidate.
     """

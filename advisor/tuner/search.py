@@ -224,7 +224,7 @@ def largest_batch(state: TunerState, batch: int) -> int:
 
 
 def is_outlier(state: TunerState, grid: Grid, point: GridPoint, run: Run) -> bool:
-    """True if `run` is at half its forecast, and not level with the start."""
+    """True if at half its forecast, and not level with the start."""
     rate = math.log(state.context.objective.pace(run))
     is_level = abs(rate - math.log(grid.points[0].rate)) <= math.log1p(state.tie_threshold)
     return rate < grid.forecast(point).log_rate - math.log(COLLAPSED) and not is_level
@@ -266,8 +266,8 @@ def outside_constraint(state: TunerState, grid: Grid, point: GridPoint, run: Run
 def most_promising(state: TunerState, grid: Grid) -> tuple[GridPoint | None, float]:
     """Point with the largest expected gain, and that gain.
 
-    Without one, the best batch with the config's own workers, to show their effect, then
-    fewer workers that may tie, else None. Points within the budget come first.
+    Without one, the best batch with the config's workers, to show their effect. Then fewer
+    workers that may tie, else None. Points within the budget come first.
     """
     ran = {point: worth(state, grid, point) for point in allowed_points(state, grid)}
     top = max((each.log_rate for each in ran.values()), default=-math.inf)
@@ -355,7 +355,7 @@ def grid_points(state: TunerState, grid: Grid) -> list[GridPoint]:
 
 
 def expected_gib(runs: Mapping[GridPoint, tuple[Candidate, Run]], batch: int) -> float:
-    """Memory of a batch, grown as between the peaks of the last two smaller ones.
+    """Memory of a batch, grown as between the last two smaller peaks.
 
     Of a single one only activations grow, else all; twice that one is tried.
     """

@@ -67,7 +67,7 @@ class TuningContext:
 
     @property
     def consents(self) -> bool:
-        """True if the user allowed results to change within a tolerance."""
+        """True if results may change within a tolerance."""
         return self.workload.numeric_tolerance is not None or bool(self.workload.quality)
 
 
@@ -148,7 +148,7 @@ class Suggestion:
     reason: str
     """Sentences for the report, without the gain."""
     arguments: tuple[tuple[str, int | bool], ...] = ()
-    """Of the DataLoader call, where they are suggested."""
+    """DataLoader arguments, where they are suggested."""
     knob: Knob | None = None
     """A training's batch, where it is suggested."""
     outcome: Comparison | None = None
@@ -200,7 +200,7 @@ class TunerState:
 
     @property
     def steady_originals(self) -> tuple[Run, ...]:
-        """Baselines near the best one, if two or more are."""
+        """Baselines near the best, if two or more are."""
         near = tuple(
             run for run in self.originals if self.gain(self.original, run) < COLLAPSED
         )
@@ -208,7 +208,7 @@ class TunerState:
 
     @property
     def incumbent_run(self) -> Run:
-        """A run of the best candidate so far."""
+        """Run of the best candidate so far."""
         return self.best_run or self.original
 
     @property
@@ -271,7 +271,7 @@ class TunerState:
 
     @property
     def tie_threshold(self) -> float:
-        """Relative difference below which two runs tie."""
+        """Relative difference below which runs tie."""
         noise = 0.0 if self.second_look else min(self.noise_of(self.best), MAX_TIE)
         return max(self.context.smallest_gain, noise)
 
@@ -309,12 +309,12 @@ class TunerState:
         return statistics.median(usual_s) if usual_s else 0.0
 
     def again_s(self, run: Run | None) -> float:
-        """Wall time of the candidate of `run` once more."""
+        """Wall time of `run`'s candidate once more."""
         return max(self.price_s, run.wall_s) if run is not None else self.price_s
 
     @property
     def round_s(self) -> float:
-        """Wall time of one confirming round, with a margin."""
+        """Wall time of a confirming round, with a margin."""
         confirmed = self.confirmation_runs(self.best.only("free", "training"))
         base_s = self.again_s(confirmed[-1]) if confirmed else self.price_s
         return MARGIN * (base_s + self.again_s(self.best_run))
@@ -421,7 +421,7 @@ class TunerState:
         ]
 
     def held_by_config(self, kind: str) -> bool:
-        """True if a knob of the documents sets this and may be tuned."""
+        """True if a tunable knob of the documents sets this."""
         verdicts = [self.verdict_on(knob) for knob in self.of_kind(kind)]
         return any(
             each is None or each.outcome not in {"ignored", "listed"} for each in verdicts
@@ -530,7 +530,7 @@ def run_trial(
     matters: bool = True,
     ahead: Iterable[TrialRequest] = (),
 ) -> Trials[TrialResult | None]:
-    """Run `request`; None if it does not fit beside `kept_s`, by default the reserve.
+    """Run `request`; None unless it fits beside `kept_s`, by default the reserve.
 
     `more_s`: time of what would follow, for the named budget.
     """

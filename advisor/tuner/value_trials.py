@@ -40,7 +40,7 @@ QUICKER: dict[str, tuple[JsonScalar, JsonScalar]] = {
 
 
 def try_values(state: TunerState, knob: Knob, values: Sequence[JsonScalar]) -> Stage:
-    """Try each value, the smallest first; a later one must beat it by a tie.
+    """Try values from the smallest; later ones must win by a tie.
 
     A numeric knob takes the first faster one inside the tolerance. The program ignores it
     only if no value had an effect.
@@ -103,7 +103,7 @@ def try_values(state: TunerState, knob: Knob, values: Sequence[JsonScalar]) -> S
 def requests_of(
     state: TunerState, knob: Knob, values: Sequence[JsonScalar]
 ) -> Iterator[TrialRequest]:
-    """Requests of values that `knob` may take; steps are timed over a whole item."""
+    """Requests of values for `knob`; steps are timed over a whole item."""
     whole_batches = int(knob.kind == "timesteps")
     for value in values:
         candidate = state.with_value(knob, value)
@@ -117,7 +117,7 @@ def requests_of(
 def with_near_miss(
     state: TunerState, run: Run | None, knob: Knob, value: JsonScalar
 ) -> TunerState:
-    """With a value that may be chosen, if its run was faster within the tie."""
+    """With a value to choose, if it was faster within the tie."""
     if run is None or state.context.objective.broken(run) or unusable(state, run):
         return state
     gain = state.gain_over_incumbent(run)
@@ -127,7 +127,7 @@ def with_near_miss(
 
 
 def tune_loader(state: TunerState) -> Stage:
-    """Tune loader arguments but the workers, where the program waits or copies."""
+    """Tune loader arguments but workers, where the program waits or copies."""
     for argument in LOADER_ARGUMENTS:
         worth = state.waits or ("gpu" in argument.needs and state.copies)
         for knob in state.tunable(argument.kind) if argument.candidates and worth else []:
@@ -278,7 +278,7 @@ def step_counts(state: TunerState, knob: Knob) -> tuple[list[tuple[int, Candidat
 def time_steps(
     state: TunerState, knob: Knob, steps: int, candidate: Candidate, stop: str
 ) -> Stage:
-    """Time one whole item with the chosen steps."""
+    """Time a whole item with the chosen steps."""
     state = yield from try_values(state, knob, [steps])
     verdict = state.verdict_on(knob)
     if verdict is None or verdict.outcome != "found":

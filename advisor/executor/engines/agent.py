@@ -44,7 +44,7 @@ class Agent:
         self._held = contextlib.ExitStack()
         self._engine = LocalEngine()
         self._scratch = Path(os.devnull)
-        """Of the running trial."""
+        """The running trial's."""
 
     def serve(self) -> None:
         """Answer requests until the end; then leave nothing."""

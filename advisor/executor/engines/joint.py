@@ -1,4 +1,4 @@
-"""Trials on a node, or one job on several, by an agent on each."""
+"""Trials on a node, or one job on several, by agents."""
 
 import contextlib
 import threading

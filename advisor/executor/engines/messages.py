@@ -22,7 +22,7 @@ LARGEST_BYTES = 16 << 20
 
 
 def encode(**fields: Any) -> bytes:
-    """Encode one message; dataclasses become objects, bytes of configs text."""
+    """Encode a message; dataclasses become objects, bytes of configs text."""
     return json.dumps(fields, default=_plain).encode("ascii") + b"\n"
 
 

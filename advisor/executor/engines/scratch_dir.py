@@ -37,7 +37,7 @@ def require_room(folder: str | Path) -> None:
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Make a folder for all trials; remove it and those of killed calls.
+    """Make a folder for trials; remove it and those of killed calls.
 
     Raises TrialFailedError without room, StateUnusableError without a place.
     """
