@@ -1,7 +1,6 @@
 """Probe that records inside the user's process.
 
-Standard library only, syntax of Python 3.9. torch is touched only after the program has
-imported it, and is reached through `sys.modules`. In the user's process this package is
-loaded by file path as `_gpu_advisor_probe`, which shadows nothing of the program's: for
-that reason its modules import each other relatively.
+Standard library only, syntax of Python 3.9. torch is reached through `sys.modules`,
+once the program has imported it. The user's process loads this package by file path as
+`_gpu_advisor_probe`, which shadows nothing of the program's: so its imports are relative.
 """

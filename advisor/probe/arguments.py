@@ -1,7 +1,7 @@
 """Arguments that the program declares and parses.
 
-`install` listens to the values during a measured run. `start_recording` serves a run that
-ends once its arguments are parsed, and records every option that a parser declares.
+`install` listens to values during a measured run. `start_recording` records every option
+that a parser declares, in a run that ends once arguments are parsed.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ CHOICES_KEPT = 100
 GRACE_S = 1.0
 """Wait after a complete parse: some programs parse twice."""
 LONG_GRACE_S = 20.0
-"""Wait where words are left over for another parser."""
+"""Wait where words are left for another parser."""
 PLAIN = (str, int, float, bool, type(None))
 TAKES_SEVERAL = "it takes several values"
 LEAVE = getattr(sys.modules.get("posix"), "_exit", os._exit)
-"""The system's own exit: no handler of the program runs."""
+"""The system's exit: no handler of the program runs."""
 
 Option = dict[str, Any]
 
@@ -46,7 +46,7 @@ def install(argparse: Any, session: Session) -> None:
 def _listen(
     argparse: Any, keep: Callable[..., None], fail: Callable[[Exception], None]
 ) -> None:
-    """Call `keep` with each outermost parser, its result, and the parsers it called."""
+    """Call `keep` with each outermost parser, its result, parsers it called."""
     at_work: list[list[Any]] = []
 
     def listening(parse: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -191,7 +191,7 @@ def _of_argparse(parser: Any, command: str | None) -> Iterator[Option]:
 
 
 def _default_of(parser: Any, action: Any) -> Any:
-    """Return the default, converted where it is text."""
+    """Return the default, converted if text."""
     default = parser._defaults.get(action.dest, action.default)
     try:
         if not isinstance(default, PLAIN) and "(default: " in str(action.help):  # tyro's
@@ -203,7 +203,7 @@ def _default_of(parser: Any, action: Any) -> Any:
 
 
 def _command_of(parser: Any, around: Any) -> str | None:
-    """The word of the command line that calls `parser`."""
+    """Word of the command line that calls `parser`."""
     for action in (action for outer in around for action in outer._actions):
         choices = action.choices if isinstance(action.choices, dict) else {}
         for name, inner in choices.items():
@@ -235,7 +235,7 @@ def _of_click(command: Any, name: str | None) -> Iterator[Option]:
 
 
 def _of_absl(values: Any) -> Iterator[Option]:
-    """Flags of absl, with the configs of ml_collections."""
+    """Flags of absl, with configs of ml_collections."""
     for module, flags in values.flags_by_module_dict().items():
         for flag in flags if not module.startswith("absl") else ():
             if hasattr(flag.value, "to_dict"):
@@ -270,7 +270,7 @@ def _flat(node: Any, above: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _hook_click(recorder: Recorder, core: Any) -> None:
-    """click and typer: every command that is reached."""
+    """click and typer: every command reached."""
 
     def reached(
         _: Any, command: Any, name: Any, args: Any, parent: Any = None, **__: Any
@@ -282,7 +282,7 @@ def _hook_click(recorder: Recorder, core: Any) -> None:
 
 
 def _hook_absl(recorder: Recorder, flags: Any) -> None:
-    """absl: every declared flag, once the words are parsed."""
+    """absl: every declared flag, after parsing."""
     add = functools.partial(recorder.add, library="absl")
     _hook(flags.FlagValues, "__call__", lambda _, held, *__, **___: add(_of_absl(held)))
 
@@ -295,7 +295,7 @@ def _hook_hydra(recorder: Recorder, loader: Any) -> None:
 
 
 def _hook_omegaconf(recorder: Recorder, omegaconf: Any) -> None:
-    """OmegaConf: merges of the words of the command line."""
+    """OmegaConf: merges of command-line words."""
     conf = omegaconf.OmegaConf
     from_words: list[Any] = []
 

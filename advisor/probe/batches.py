@@ -1,6 +1,6 @@
-"""Batches: items in a batch of any container.
+"""Items in a batch of any container.
 
-The first batch is searched in full. The path to what gave its count serves those after it.
+The first batch is searched in full; the path to its count serves those after it.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ import itertools
 from typing import Any, Iterator
 
 Path = tuple[Any, ...]
-"""Steps into a nested value: by an item, or by an attribute."""
+"""Steps into a nested value: by item or attribute."""
 
 DEPTH = 6
 WIDTH = 64
 ITSELF, IN_IT = 1.5, 0.5
-"""Levels that a sequence counts deeper than it is: the batch itself, and one in it. By
-chance a pair is a batch of two, and the boxes of an image are as many as the images."""
+"""Levels that a sequence counts deeper than it is: the batch, and one in it. By chance a
+pair is a batch of two, and an image has as many boxes as there are images."""
 
 
 class Counter:
     """Count of items in successive batches of one source.
 
-    `expected`: items that the loader was asked for, if it was.
-    `least_depth`: a sequence less deep is a container, whose length counts nothing.
+    `expected`: items asked of the loader, if any.
+    `least_depth`: a less deep sequence is a container, whose length counts nothing.
     """
 
     def __init__(self, expected: float | None = None, least_depth: int = 0) -> None:
@@ -54,7 +54,7 @@ class Counter:
             return self.expected or 1.0
 
     def _search(self, batch: Any) -> float:
-        """Find what counts the items: the size that was asked for, or the most common."""
+        """Find what counts the items: the size asked for, or the commonest."""
         tensors: list[tuple[float, float, Path]] = []
         sequences: list[tuple[float, float, Path]] = []
         for path, value in walk(batch):
@@ -83,7 +83,7 @@ def is_tensor(value: Any) -> bool:
     """Return True for a tensor-like array with a `shape`."""
     try:
         return isinstance(getattr(value, "shape", None), tuple) and hasattr(value, "dtype")
-    except Exception:  # it answers for what it lacks in a way of its own
+    except Exception:  # it answers for what it lacks in its own way
         return False
 
 
@@ -118,7 +118,7 @@ def walk(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
         return
     try:
         children = list(_children(value))
-    except Exception:  # one part that cannot be looked into hides no other
+    except Exception:  # an unreadable part hides no other
         return
     for step, child in children:
         yield from walk(child, (*path, step))
@@ -132,7 +132,7 @@ def tensors_in(value: Any, limit: int = 16) -> list[Any]:
 KEY = -7004
 """Key of these hooks in torch's dicts."""
 LAYERS = 96
-"""Most layers that are observed in a call."""
+"""Most layers observed in a call."""
 
 
 class LayerObserver:
@@ -140,7 +140,7 @@ class LayerObserver:
 
     def __init__(self, torch: Any, module: Any) -> None:
         self.samples: list[tuple[int, int]] = []
-        """(axis, size) of what layers with a place for the batch were given."""
+        """(axis, size) given to layers with a place for the batch."""
         self.alone: bool | None = None
         """Every layer with a place for the batch was given one sample."""
         self.dtypes: dict[str, int] = {}
@@ -176,7 +176,7 @@ class LayerObserver:
             layer._forward_hooks.pop(KEY, None)
 
     def settle(self, counter: Counter, inputs: Any) -> None:
-        """Let `counter` count along the batch axis of `inputs`, if the call showed it."""
+        """Let `counter` count along the batch axis of `inputs`, if shown."""
         found = list(_inputs(inputs))
         for axis, size in self.samples:
             for path, shape in found:
@@ -201,7 +201,7 @@ def settle_recurrent(nn: Any, module: Any, counter: Counter, inputs: Any) -> Non
 
 
 def known_parameters(held: Any) -> list[Any]:
-    """Parameters that have a shape."""
+    """Parameters with a shape."""
     return [
         p
         for p in held.values()
@@ -230,7 +230,7 @@ def _place(nn: Any, layer: Any) -> tuple[int, int | None] | None:
 
 
 def _inputs(inputs: Any) -> Iterator[tuple[Path, tuple[int, ...]]]:
-    """Yield tensors with their shapes, and lists of tensors with their length."""
+    """Yield tensors with shapes, and lists of tensors with length."""
     for path, value in walk(inputs):
         if is_tensor(value):
             yield path, tuple(value.shape)
@@ -251,7 +251,7 @@ def note_padding(counts: dict[str, int], batch: Any) -> bool:
     """Count rows, positions and padded ones; return False without evidence."""
     try:
         lengths, width = _lengths(batch)
-    except Exception:  # of the program's own kind, or of another form
+    except Exception:  # of the program's kind, or another form
         return False
     positions = len(lengths) * width
     counts["rows"] += len(lengths)
@@ -261,7 +261,7 @@ def note_padding(counts: dict[str, int], batch: Any) -> bool:
 
 
 def _lengths(batch: Any) -> tuple[list[int], int]:
-    """Lengths of the rows, and their width with padding. Raises LookupError."""
+    """Lengths of rows, and their width with padding. Raises LookupError."""
     parts = [(path, value) for path, value in walk(batch) if is_tensor(value)]
     shapes = [tuple(value.shape[:2]) for _, value in parts]
     whole = [(path, value) for path, value in parts if _is_whole(value)]

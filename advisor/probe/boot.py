@@ -17,7 +17,7 @@ from .recorder import VERSION, write_whole
 from .session import Session
 
 PASSIVE = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
-"""Helpers of Python's own that run no code of the program's."""
+"""Python's helpers that run no code of the program."""
 
 Action = Callable[[Any], None]
 
@@ -25,7 +25,7 @@ current: Session | None = None
 
 
 def start(spec_path: str) -> None:
-    """Called by sitecustomize, before anything of the program runs."""
+    """Called by sitecustomize, before the program runs."""
     global current
     line = getattr(sys, "orig_argv", ())  # of Python 3.10 and later
     if current is not None or any(name in word for word in line for name in PASSIVE):
@@ -85,7 +85,7 @@ def _chain_excepthook(session: Session) -> None:
 
     def hook(kind: Any, problem: Any, trace: Any) -> None:
         try:
-            if session.diagnosis is not None:  # the window is kept in any case
+            if session.diagnosis is not None:  # the window is kept anyway
                 session.note(f"after its window it raised {kind.__name__}: {problem}")
                 _finish(session)
             if os.getpid() == session.pid and session.exception is None:
@@ -143,7 +143,7 @@ class _Waiter:
         action = self._waiting.get(name)
         if action is None:
             return None
-        del self._waiting[name]  # else the search below would come back here
+        del self._waiting[name]  # else the search below comes back here
         finders = [
             getattr(each, "find_spec", None) for each in sys.meta_path if each is not self
         ]

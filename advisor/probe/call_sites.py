@@ -1,4 +1,4 @@
-"""Call sites: lines of user code that call something."""
+"""Lines of user code that call something."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def call_site() -> str | None:
 
 
 def user_site() -> str | None:
-    """Innermost line of the user's own code."""
+    """Innermost line of user code."""
     return _site(_outside(_is_foreign))
 
 
 def caller() -> Any:
-    """The innermost frame that is neither ours nor torch's."""
+    """Innermost frame that is neither ours nor torch's."""
     return _outside(lambda n: n.startswith((OWN, "<")) or f"{os.sep}torch{os.sep}" in n)
 
 

@@ -1,10 +1,10 @@
 """Control of the probe beside torch: hooks, flushes and commands.
 
-The parent writes `command-<pid>.json`, always replaced whole: {number, phase, ...}.
+The parent writes `command-<pid>.json`, replaced whole: {number, phase, ...}.
 
-    count       {calls}: record only what counts steps; `calls`: forwards and passes are among it
+    count       {calls}: record only what counts steps; `calls`: with forwards and passes
     stop        {kind, count}: stop at that many events of a kind, at once without one
-    diagnose    {boundary, loader, root, step_s}: the window is full; look at the parts, then stop
+    diagnose    {boundary, loader, root, step_s}: the window is full; look at parts, stop
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ HOOKS = (
     training_hooks.backwards, training_hooks.asked_for, training_hooks.scaler,
     training_hooks.optimizers, training_hooks.recomputing, cuda_events.install, overrides.install,
 )  # fmt: skip
-"""Parts that are hooked, each by itself: where one cannot be, the others are."""
+"""Parts hooked one by one: where one cannot be, the others are."""
 
 TICK_S = 0.05
 BEAT_S = 1.0
-"""Shortest time between two rewrites of the record."""
+"""Shortest time between rewrites of the record."""
 
 
 def install(torch: Any, session: Session) -> None:
@@ -121,7 +121,7 @@ def _obey(session: Session) -> None:
 
 
 def stop(session: Session) -> NoReturn:
-    """Write the record and leave at once, past the program's own handlers."""
+    """Write the record; leave at once, past the program's handlers."""
     session.stopping = True
     record.write(session, "stopped")
     leave(session, 0)

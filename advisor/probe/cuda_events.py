@@ -1,8 +1,7 @@
 """Events of CUDA: clock, copies, waits, captured graphs, the card in use.
 
-The host runs ahead of the device: its clock at a step's end says when work was queued. An
-event recorded there says when it was finished. It is read once the device has passed it;
-nothing waits for the device until the window is over.
+The host runs ahead: its clock at a step's end says when work was queued. An event there
+says when it finished, and is read once passed. Nothing waits for it before the window ends.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ APART_S = 0.001
 RARELY_S = 0.02
 """Marks are so far apart while steps are only counted."""
 COMPARED = 8
-"""Times that the two clocks are read beside each other."""
+"""Times that both clocks are read together."""
 GIB = 1024.0**3
 WAITS = ("item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__", "__index__")
-"""Methods of a tensor that give its numbers to the host."""
+"""Tensor methods that give numbers to the host."""
 MOVES = ("to", "cuda")
 
 
@@ -43,8 +42,8 @@ class DeviceClock:
         self._base, self._passed = self._compared()
 
     def mark(self, now: float, source: Any) -> None:
-        """Mark the work queued by `now`, of perf_counter, as a possible end of a step."""
-        latest = self._marked.get(source, float("-inf"))  # each may be what ends steps
+        """Mark work queued by `now` (perf_counter) as a possible step end."""
+        latest = self._marked.get(source, float("-inf"))  # each may end steps
         apart_s = RARELY_S if self._session.counting else APART_S
         if now - latest < apart_s or self._cuda.is_current_stream_capturing():
             return
@@ -154,7 +153,7 @@ def watch_device(session: Session, own: int) -> None:
 
 
 def _waited(session: Session, start: float, name: str) -> None:
-    """Record a wait of the host, with the user's line where one led to it."""
+    """Record a wait of the host, and the user's line, if any."""
     session.recorder.add(("wait", start, clock(), call_sites.user_site() or "", name))
 
 
@@ -166,7 +165,7 @@ def _names_card(args: Any, kwargs: Any, name: str) -> bool:
 
 
 def card_in_use(session: Session) -> int | None:
-    """Index of the card that holds most parameters, else the current one."""
+    """Index of the card with most parameters, else the current one."""
     torch = session.torch
     if torch is None or not torch.cuda.is_initialized():
         return None
@@ -229,7 +228,7 @@ def install(torch: Any, session: Session) -> None:
         session.graph_replayed = True
         result = replay(self, *args, **kwargs)
         captured = self.__dict__.get(CAPTURED)
-        # one inside a module's own call belongs to that call
+        # one inside a module's call belongs to it
         if captured and not session.muted and not session.in_call:
             end = clock()
             for kind, _, _, *rest in captured:

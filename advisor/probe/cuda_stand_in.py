@@ -1,8 +1,8 @@
 """Stand-in for a CUDA card on a host without one.
 
-A mode sees every function of torch. It lets the CPU do what is asked of the card, and
-marks the storages that would lie there. Devices of tensors stay `cpu`, so that all parts
-agree. Streams and events do nothing. Only a prediction puts it in.
+A mode sees every function of torch. It lets the CPU do the card's work, and marks
+storages that would lie there. Tensors' devices stay `cpu`, so that all parts agree. Streams
+and events do nothing. Only a prediction puts it in.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ WIDENED = (
     *("layer_norm", "group_norm", "softmax.int", "log_softmax.int", "exp", "log", "rsqrt"),
     *("pow.Tensor_Scalar", "pow.Tensor_Tensor", "reciprocal", "softplus"),
 )
-"""Operations that autocast computes in float32 on a card, but not on a CPU."""
+"""Operations that autocast computes in float32 on a card only."""
 SLOW_IN_HALF = (
     *("mm", "addmm", "bmm", "baddbmm", "convolution", "convolution_backward"),
     *("mkldnn_rnn_layer", "mkldnn_rnn_layer_backward"),
 )
 """Operations of 16 bits that many CPUs compute 150 times slower, or not at all."""
 LIBRARIES: list[Any] = []
-"""Holders of what torch's dispatcher was given, and would else lose again."""
+"""Holders of what torch's dispatcher was given, and would else lose."""
 
 
 class _Idle:
@@ -91,7 +91,7 @@ def install(torch: Any, session: Session) -> None:
 
 
 def _answers(torch: Any, card: dict[str, Any]) -> dict[str, Any]:
-    """Names of torch.cuda with the values and functions that stand in."""
+    """Names of torch.cuda with their stand-ins."""
     major, minor = map(int, card["compute_capability"].split("."))
     total = int(card["memory_gib"] * 1024**3)
     facts = types.SimpleNamespace(name=card["title"], total_memory=total)
@@ -129,7 +129,7 @@ def _always(value: Any) -> Callable[..., Any]:
 
 
 def _generator(real: Any) -> Any:
-    """Class whose generators are of the CPU, whatever device is named."""
+    """Class of generators on the CPU, whatever device is named."""
 
     class OnHost(type):
         def __call__(cls, device: Any = None) -> Any:
@@ -142,7 +142,7 @@ def _generator(real: Any) -> Any:
 
 
 def autocast_as_on_card(torch: Any) -> None:
-    """Let the CPU's autocast compute in float32 what that of a card does."""
+    """Let the CPU's autocast compute in float32 what a card's does."""
     library = torch.library.Library("aten", "IMPL")
     LIBRARIES.append(library)
     autocast = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
@@ -195,7 +195,7 @@ def _cast(values: tuple[Any, ...], old: tuple[Any, ...], new: Any) -> tuple[Any,
 
 
 def _redirect(torch: Any, session: Session) -> None:
-    """Change the functions that name a card and are no functions of tensors."""
+    """Change functions that name a card and are none of tensors."""
     wrap = session.patches.wrap
 
     @wrap(torch.amp.autocast_mode.autocast, "__init__")
@@ -225,7 +225,7 @@ def _redirect(torch: Any, session: Session) -> None:
 
         @wrap(torch.autograd, "_engine_run_backward")
         def run_backward(original: Any, *args: Any, **kwargs: Any) -> Any:
-            with session.stand_in.mode:  # checkpointing calls the program's own functions
+            with session.stand_in.mode:  # checkpointing calls the program's functions
                 return original(*args, **kwargs)
 
     @wrap(torch.nn.DataParallel, "forward")
@@ -234,7 +234,7 @@ def _redirect(torch: Any, session: Session) -> None:
 
 
 class StandIn:
-    """Card that the CPU stands in for, by a mode over every function of torch."""
+    """Card that the CPU stands in for, by a mode over torch."""
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
@@ -243,10 +243,10 @@ class StandIn:
         self.used = False
         """Something was put on the card."""
         self.target: bool | None = None
-        """True and False: the running function's result is for the card or the host."""
+        """True, False: the running function's result is for the card, the host."""
 
     def call(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Call a function on the CPU, and mark what would lie on the card."""
+        """Call a function on the CPU, mark what the card would hold."""
         name = getattr(func, "__name__", "")
         args, target = self._without_card(func, name, args, kwargs)
         moved = name in MOVES and target is not None
@@ -299,7 +299,7 @@ class StandIn:
         return True if isinstance(place, int) and not isinstance(place, bool) else None
 
     def counts(self, inputs: Any) -> bool:
-        """Return True for an operation of the card, and for all if it is not used."""
+        """Return True for operations of the card, and for all if unused."""
         if not self.used:
             return True
         return any(map(self.holds, inputs)) if self.target is None else self.target

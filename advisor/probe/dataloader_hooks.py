@@ -13,20 +13,20 @@ from .recorder import PASS_ENDED
 from .session import Session
 
 NUMBER = "_gpu_advisor_loader"
-"""Attribute of loaders and iterators: process, and index of the session's loader."""
+"""Attribute of loaders and iterators: process, index of the session's loader."""
 DESCRIBED = ("site", "arguments", "pass_items", "left_out", "iterated")
 IN_FORCE = (
     "num_workers", "prefetch_factor", "persistent_workers", "pin_memory", "drop_last", "timeout",
     "multiprocessing_context", "in_order", "pin_memory_device",
 )  # fmt: skip
-"""Attributes of a DataLoader that hold its arguments, in versions that have them."""
+"""Attributes of a DataLoader for its arguments, in versions that have them."""
 
 Facts = dict[str, Any]
 
 OPENED = "_gpu_advisor_opened"
 """Attribute of an iterator until its first batch: start and end of construction."""
 AT_ONCE_S = 0.01
-"""A first batch asked for so soon begins with the construction of workers."""
+"""A first batch asked for so soon begins with building workers."""
 
 
 def install(torch: Any, session: Session) -> None:
@@ -136,7 +136,7 @@ def built(session: Session, loader: Any) -> None:
 
 
 def _arguments(loader: Any, batch: Any, **seen: Any) -> Facts:
-    """Arguments of a DataLoader, as it holds them or as they were `seen`."""
+    """Arguments of a DataLoader, as it holds them or as `seen`."""
     found = {name: getattr(loader, name) for name in IN_FORCE if hasattr(loader, name)}
     found.update(batch_size=batch, **seen)
     if not found.get("num_workers"):
@@ -146,7 +146,7 @@ def _arguments(loader: Any, batch: Any, **seen: Any) -> Facts:
 
 
 def begins(session: Session, iterator: Any, loader: Any) -> None:
-    """Note the settings that a pass really runs with."""
+    """Note the settings a pass really runs with."""
     built(session, loader)  # built before the probe came, or before a fork
     index = loader.__dict__[NUMBER][1]
     iterator.__dict__[NUMBER] = (session.pid, index)

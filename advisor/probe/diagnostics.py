@@ -1,4 +1,4 @@
-"""Diagnostics after the window, which is kept, whatever goes wrong here."""
+"""Diagnostics after the window, which is kept whatever fails here."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from . import batches, op_trace
 from .session import Session
 
 LONGEST_S = 10.0
-"""Steps to profile that take longer are not waited for."""
+"""No profile waits for longer steps."""
 WHOLE = 2
-"""Steps that begin before one is seen from its begin to its end."""
+"""Steps that begin before one is seen whole."""
 PATIENCE = 8.0
-"""A loader is given this many times the measured seconds, start-up included."""
+"""A loader gets this many times the measured seconds, start-up included."""
 REBUILT = ("collate_fn", "pin_memory", "worker_init_fn", "generator")
 REBUILT_WITH_WORKERS = ("timeout", "multiprocessing_context")
 """Arguments that a rebuilt loader takes over."""
 
 
 class Diagnosis:
-    """Profile of one of the program's next steps, then its loader alone."""
+    """Profile of one of the next steps, then the loader alone."""
 
     def __init__(
         self, session: Session, command: dict[str, Any], stop: Callable[[Session], object]
@@ -39,7 +39,7 @@ class Diagnosis:
         session.facts["ceilings"] = []
 
     def begin(self) -> None:
-        """Leave out the profile where torch shows nothing, or steps are long."""
+        """Leave out the profile if torch shows nothing, or steps are long."""
         why = op_trace.why_not(self._session)
         if WHOLE * self._step_s > LONGEST_S and not self._lists:
             why = f"{WHOLE} steps take longer than {LONGEST_S:g} s"
@@ -77,7 +77,7 @@ class Diagnosis:
         facts = self._session.loaders[index]
         loader, iterator = facts["loader"](), facts["iterator"]()
         shut_down = getattr(iterator, "_shutdown_workers", None)
-        if shut_down is not None:  # the program's own workers must not load along
+        if shut_down is not None:  # the program's workers must not load along
             shut_down()
         plan = self._session.plan
         for workers in plan["ceilings_workers"]:

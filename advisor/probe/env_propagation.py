@@ -40,6 +40,6 @@ def popen(subprocess: Any, session: Session) -> None:
         try:
             if kwargs.get("env") is not None:
                 kwargs["env"] = carried(kwargs["env"])
-        except Exception as problem:  # what was asked for is done all the same
+        except Exception as problem:  # what was asked for is still done
             session.fail(problem)
         build(self, args, *rest, **kwargs)

@@ -1,7 +1,7 @@
 """Watch the files that a program changes, and protect the user's existing ones.
 
-Python tells an audit hook of each file it is about to open, rename or remove. What existed
-under the protected directory before the trial is refused untouched; what is new is listed.
+An audit hook sees each file before Python opens, renames or removes it. What existed under
+the protected directory before the trial is refused untouched; what is new is listed.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ WRITES_KEPT = 200
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC
 REBUILT = ("__pycache__", ".mypy_cache", ".pytest_cache")
-"""Folders whose files a tool writes again by itself."""
+"""Folders of files that a tool writes again."""
 MOVES = ("os.rename", "os.link")
 """Events of two paths; what is done to a link is done to the file."""
 CHANGES = ("os.remove", "os.chmod", "os.utime", "shutil.rmtree")
-"""Events of one path; the last argument is the open folder that it lies in, or -1."""
+"""Events of one path; the last argument is the open folder around it, or -1."""
 TREES = ("os.rename", "shutil.rmtree")
-"""Events that concern a whole folder where the path is one."""
+"""Events of a whole folder where the path is one."""
 
 EVENTS = frozenset(("open", "os.truncate", "sqlite3.connect", *MOVES, *CHANGES))
 
@@ -42,7 +42,7 @@ SAVER_MODULES = tuple(module for module, *_ in SAVERS)
 
 
 class Guard:
-    """Decides on each file that is about to change."""
+    """Decides on each file about to change."""
 
     def __init__(self, session: Session, spec_path: str) -> None:
         spec = session.spec
@@ -52,16 +52,16 @@ class Guard:
         self._refuses = not spec.get("allow_writes")
         self._protect = _folder(str(spec["protect"]))
         self._free = tuple(_folder(str(path)) for path in spec.get("free") or ())
-        """Folders of the trial, and caches that a library fills again by itself."""
+        """Folders of the trial, and caches that a library refills."""
         self._made = {os.path.realpath(str(path)) for path in spec.get("made") or ()}
         """Files that earlier trials created."""
         self._started = os.stat(spec_path).st_mtime
         """Files changed since then are the trial's own."""
         self._judging = threading.local()
-        """Set in a thread whose own calls must not be judged again."""
+        """Set in a thread whose calls must not be judged again."""
 
     def audit(self, event: str, args: tuple[Any, ...]) -> None:
-        """Audit hook of Python's, which cannot be taken back."""
+        """Python's audit hook, which cannot be removed."""
         if event in EVENTS and (event != "open" or len(args) == 3):
             for path in _changed(event, args):
                 self.touch(path, tree=event in TREES)
@@ -122,7 +122,7 @@ class Guard:
         control.leave(self._session, EXIT_CODE)
 
     def wrap_savers(self, module: Any) -> None:
-        """Wrap the functions of a library that write from C."""
+        """Wrap a library's functions that write from C."""
         for name, function, position, keyword in SAVERS:
             if name == module.__name__ and hasattr(module, function):
                 save = functools.partial(self._save, position, keyword)
@@ -147,7 +147,7 @@ def writes(mode: Any, flags: Any = 0, *_: Any) -> bool:
 
 
 def _changed(event: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the paths that an event is about to change."""
+    """Return the paths an event will change."""
     if event == "open":
         return args[:1] if writes(*args[1:]) else ()
     if event in MOVES:

@@ -11,7 +11,7 @@ from . import batches, call_sites
 from .session import Session
 
 LOOKS = (1, 2, 8, 64, 256)
-"""Calls that are looked at closely: settings may change after the first."""
+"""Calls looked at closely: settings may change after the first."""
 OUTPUTS_KEPT = 3
 SAMPLES = 64
 
@@ -31,20 +31,20 @@ class Module:
             least_depth=2
         )  # (args, kwargs) are no batch themselves
         self.shapes: list[str] = []
-        """Shapes of the tensors of its first call, the batch dimension left out."""
+        """Shapes of tensors in its first call, without batch dimension."""
         self.same_shape = False
         """The output has the shape of the input, as a denoiser's."""
         self.flags: dict[str, Any] = {}
         self.observer: batches.LayerObserver | None = None
-        """Of the layers, during a call that is looked at."""
+        """Of the layers, during a call looked at."""
         self.numbered = True
-        """Its calls have numbers among their arguments, as far as is known."""
+        """Its calls' arguments have numbers, as far as known."""
         self.firsts: list[tuple[list[Any], list[Any]]] = []
         """Of the first calls: numbers that went in, and what came out."""
         self.ids: Any = None
         """Path to the token ids, where the output has a part for each."""
         self.tokens = self.token_items = 0.0
-        """Tokens and items of the calls so far, where there are ids."""
+        """Tokens and items of calls so far, where there are ids."""
 
 
 DESCRIBED = (
@@ -53,7 +53,7 @@ DESCRIBED = (
 
 
 def register(session: Session, module: Any) -> Module:
-    """Return the entry of a new module, maybe that of an alike one that is gone."""
+    """Return a new module's entry, maybe of an alike one now gone."""
     name, size = type(module).__name__, sum(each.numel() for each in parameters(module))
     gone = (each for each in session.modules if each.module() is None)  # if made anew
     entry = next((e for e in gone if (e.name, e.parameters) == (name, size)), None)
@@ -70,7 +70,7 @@ def register(session: Session, module: Any) -> Module:
 
 
 def parameters(module: Any) -> list[Any]:
-    """Parameters of a module that have a shape."""
+    """Module's parameters that have a shape."""
     held = module.named_parameters() if hasattr(module, "_modules") else ()
     return batches.known_parameters(dict(held))
 
@@ -162,7 +162,7 @@ def _note_shapes(entry: Module, inputs: Any, output: Any) -> None:
 
 
 def flags(session: Session, module: Any, largest: Any) -> dict[str, Any]:
-    """Dtypes, layout, compilation and torch switches now in force."""
+    """Dtypes, layout, compilation and torch switches in force."""
     torch, kind = session.torch, largest.device.type
     reads: dict[str, Callable[[], Any]] = {
         "device": lambda: str(largest.device),
@@ -272,7 +272,7 @@ def read_numbers(event: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def samples(tensor: Any) -> Any:
-    """Copy a few numbers of the first item, without waiting for them."""
+    """Copy a few numbers of the first item, without a wait."""
     functorch: Any = getattr(sys.modules["torch"]._C, "_functorch", None)
     wrapped = getattr(functorch, "is_functorch_wrapped_tensor", None)
     first = tensor.detach()

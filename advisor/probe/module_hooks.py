@@ -1,8 +1,7 @@
 """Hooks of outermost module and compiled calls.
 
 Torch's global hook notices them. It costs at each module, so it is out while one runs. The
-hook that sees the end of a call is on that module during the call only: outside of it the
-module can be pickled, copied and scripted as ever.
+hook of a call's end is on for the call only: else the module can be pickled, copied, scripted.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from .module_facts import LOOKS, Module
 from .session import Session
 
 KEY, POST = -7001, -7005
-"""Keys in torch's dicts of hooks; torch's own are counted from 0 up."""
+"""Keys in torch's dicts of hooks; torch's own count from 0 up."""
 ALWAYS = "_forward_hooks_always_called"
 """Attribute of modules since torch 2.1: hooks that an exception calls, too."""
 
@@ -45,7 +44,7 @@ class Entrance:
         return self._hooks.pop(KEY, None) is not None
 
     def reopen(self) -> None:
-        """Notice calls again, if they are recorded."""
+        """Notice calls again, if recorded."""
         if self.wanted and self._hook is not None:
             self._hooks[KEY] = self._hook
 
@@ -56,7 +55,7 @@ class Entrance:
 
 
 def install(torch: Any, session: Session) -> None:
-    """Hook the calls of modules from outside any module."""
+    """Hook module calls from outside any module."""
     compiling, by_jit = compiling_of(torch), torch._C._get_tracing_state
     fx: Any = sys.modules.get("torch.fx._symbolic_trace")
     hooks = torch.nn.modules.module._global_forward_pre_hooks
@@ -108,7 +107,7 @@ def install(torch: Any, session: Session) -> None:
 
 
 def _ran_out(session: Session, build: Any, self: Any, *args: Any) -> None:
-    """Record an out-of-memory error as it is made, where calls are not recorded."""
+    """Record an out-of-memory error as it is made, where calls are not."""
     build(self, *args)
     if not session.entrance.wanted:
         session.attempt(session.record_exception, self, "step")
@@ -136,7 +135,7 @@ def _enter(session: Session, module: Any) -> Module | None:
 def _leave(
     session: Session, entry: Module, inputs: Any, output: Any, start: float, end: float
 ) -> None:
-    """Record the end of a call, even a failed one."""
+    """Record a call's end, even a failed one's."""
     problem = sys.exc_info()[1] if output is None else None
     if problem is not None:
         module_facts.failed(session, entry, inputs, problem)
@@ -157,7 +156,7 @@ def _leave(
 def shield_compiled(eval_frame: Any, session: Session) -> None:
     """Keep torch.compile from tracing the call hook.
 
-    Compiled code runs with the hook out; a compiled module is observed from around the call.
+    Compiled code runs with the hook out; its module is observed from around the call.
     """
     context, optimized = eval_frame._TorchDynamoContext, eval_frame.OptimizedModule
     compile_it, call_it = context.__call__, optimized.__call__

@@ -1,7 +1,7 @@
 """Profile of one whole step: floating-point operations, storages, memory by kind.
 
-A dispatch mode sees every operation below autograd; views and scalars cost nothing. The
-trace is numbers, of which `advisor/prediction` says what they cost on a card.
+A dispatch mode sees every operation below autograd; views and scalars cost nothing.
+`advisor/prediction` says what the numbers cost on a card.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from .overrides import compilations
 from .session import Patches, Session
 
 MATRIX, CONVOLUTION, GROUPED, ATTENTION, OTHER = range(5)
-"""Classes of operations that run at rates of their own."""
+"""Classes of operations with rates of their own."""
 PRODUCTS = {"mm": 0, "addmm": 1, "bmm": 0, "baddbmm": 1}
-"""Matrix products, by the place of their first factor."""
+"""Matrix products, by place of their first factor."""
 CONVOLUTIONS = ("convolution", "_convolution", "convolution_backward")
 ATTENTION_FLOPS = {False: 4, True: 10}
-"""Per query, key and channel, of a forward, and of a backward that recomputes."""
+"""Per query, key and channel: of a forward, of a recomputing backward."""
 MOST_OPERATIONS = 100_000
 """A step of more is not traced."""
 
@@ -40,10 +40,10 @@ class OpTrace:
         self._ops: list[tuple[int, str, float, int, str]] = []
         """Class, dtype, floating-point operations, bytes and name of each."""
         self._events: list[int] = []
-        """Bytes of a storage that is made, or -1 - n where the nth is freed."""
+        """Bytes of a storage made, or -1 - n where the nth is freed."""
         self._made = 0
         self._held: list[int] = []
-        """Bytes of storages that were there before the step."""
+        """Bytes of storages from before the step."""
         self._known: dict[int, Any] = {}
         self._tf32 = _tf32(session.torch)
         self._patches = Patches()
@@ -116,7 +116,7 @@ class OpTrace:
         self._ops.append((kind, dtype, flops, moved, func.overloadpacket.__name__))
 
     def _meet(self, tensor: Any, *, made: bool) -> bool:
-        """Note a storage; return True for one that was not known."""
+        """Note a storage; return True for an unknown one."""
         storage = tensor.untyped_storage()
         key = storage._cdata
         if key in self._known:
@@ -195,7 +195,7 @@ def _tf32(torch: Any) -> set[int]:
     matrix = {MATRIX} if has_tf32(torch) else set()
     try:
         convolutions = bool(torch.backends.cudnn.allow_tf32)
-    except RuntimeError:  # set by the second way that torch has since 2.9
+    except RuntimeError:  # set by torch's second way, since 2.9
         convolutions = torch.backends.cudnn.conv.fp32_precision == "tf32"
     return matrix | ({CONVOLUTION, GROUPED} if convolutions else set())
 

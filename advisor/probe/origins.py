@@ -1,8 +1,8 @@
 """Source files that a run loaded from the project.
 
-Python tells an audit hook of all code that it runs and all files that it opens. What lies
-in one of the two checkouts, or is named like a file that differs between them, becomes a
-line of `loaded.jsonl` at once: a process that is killed has told it too.
+An audit hook sees all code that Python runs and all files it opens. What lies in one of
+the two checkouts, or is named like a file that differs between them, becomes a line of
+`loaded.jsonl` at once: a killed process has told it too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Origins:
         self._reported: set[tuple[str, str]] = set()
 
     def hear(self, event: str, args: tuple[Any, ...]) -> None:
-        """Audit hook of Python's, which cannot be taken back."""
+        """Python's audit hook, which cannot be removed."""
         try:
             if event == "exec":
                 self._look("ran", os.fsdecode(args[0].co_filename))

@@ -8,7 +8,7 @@
     threads=4           of the CPU in one operation
     tf32  cudnn_benchmark  non_blocking  fused
 
-Several are joined by commas. The record's entry `whatif` tells which of them applied.
+Commas join several. The record's entry `whatif` tells which applied.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ WITHOUT_WORKERS = {
     "multiprocessing_context": None,
     "timeout": 0,
 }
-"""A DataLoader without workers accepts these values only."""
+"""A DataLoader without workers accepts only these."""
 FLAGS = ("persistent_workers", "pin_memory", "in_order")
 COMPILE_MODES = ("reduce-overhead", "max-autotune")
 AFTER_COMPILING = 3
-"""Calls after a compilation that are warm-up, too: backwards are compiled late."""
+"""Warm-up calls after a compilation: backwards are compiled late."""
 
 
 class Overrides:
@@ -58,7 +58,7 @@ class Overrides:
     def apply(
         self, names: Iterable[str], change: Callable[..., str | None], *args: Any
     ) -> None:
-        """Make a change, which may return why it cannot be; count it for `names`."""
+        """Make a change, which may return why not; count it for `names`."""
         try:
             why = change(self.session.torch, self, *args)
         except Exception as problem:
@@ -85,7 +85,7 @@ class Overrides:
 
 
 def install(torch: Any, session: Session) -> None:
-    """Put the plan's overrides and its device memory cap in place."""
+    """Put the plan's overrides and device memory cap in place."""
     cap = session.plan.get("memory_cap_gib")
     if cap:
         torch.cuda._lazy_call(functools.partial(_cap_memory, torch, float(cap)))
@@ -166,7 +166,7 @@ def _rearrange(
 
 
 def _resized(given: dict[str, Any], batch: int) -> bool:
-    """Set another batch size, where one is given."""
+    """Set another batch size, if given."""
     own: Any = given.get("batch_sampler")
     if own is None and given.get("batch_size", 1) is not None:
         given["batch_size"] = batch
@@ -208,7 +208,7 @@ def _fused(torch: Any, overrides: Overrides) -> None:
 
 
 # Hooks on a module are functions of this file: it can be copied and pickled as ever. They
-# take effect from its second call on.
+# act from its second call on.
 _open = threading.local()
 _dtype: Any = None
 _asked: Overrides | None = None
@@ -236,7 +236,7 @@ def _enter_autocast(module: Any, args: Any) -> None:
 def _leave_autocast(module: Any, args: Any, output: Any) -> Any:
     """Leave autocast; a result that is one tensor goes on in float32."""
     stack = _open.__dict__.get("stack")
-    if not stack:  # the call in which the hooks were put
+    if not stack:  # the hooks were put in this call
         return output
     stack.pop().__exit__(None, None, None)
     one = isinstance(output, sys.modules["torch"].Tensor)

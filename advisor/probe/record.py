@@ -17,7 +17,7 @@ from .session import Session
 
 
 def beat(session: Session) -> None:
-    """Write what is known by now, atomically, from any thread."""
+    """Write what is known, atomically, from any thread."""
     recorder = session.recorder
     as_they_are = (
         "pid", "state", "boot_time", "optimizers_built", "exception", "swallowed", "guard",
@@ -76,7 +76,7 @@ def _distributed(name: str, getter: str, default: int) -> int:
 
 
 def facts(session: Session) -> None:
-    """Read facts of the process at its end, each independent of the others."""
+    """Read facts of the process at its end, each by itself."""
     overrides = session.overrides
     read: dict[str, Callable[[], Any]] = {
         "whatif": lambda: overrides.summary() if overrides is not None else None,

@@ -1,6 +1,6 @@
 """Event log of this process: hooks append, `flush` writes.
 
-`advisor/analysis/events.py` reads it, and names the fields of each kind of event.
+`advisor/analysis/events.py` reads it, and names the fields of each kind.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any, Callable
 Event = tuple[Any, ...]
 
 VERSION = 4
-"""Version of the record and event log format."""
+"""Format of the record and event log."""
 STEPS = ("step", "batch", "call", "backward", "gradient")
 """Kinds that say how far a program is; second and third are start and end."""
 PASS_ENDED = -1.0
-"""Items of a fetch that found its DataLoader at an end."""
+"""Items of a fetch at its DataLoader's end."""
 SETTING_UP = 2
-"""Batches or forwards of a program that may still be compiling."""
+"""Batches or forwards while a program may still compile."""
 
 
 class Recorder:
@@ -33,7 +33,7 @@ class Recorder:
         self.add: Callable[[Event], object] = self._buffer.append
         """Appends one event; hooks look it up at each use, as it may be diverted."""
         self.counts: dict[str, int] = Counter()
-        """Events of each kind that were flushed."""
+        """Flushed events by kind."""
         self.last_time: float | None = None
         """Epoch seconds of the end of the latest of STEPS."""
         self._epoch = time.time() - time.perf_counter()
@@ -61,9 +61,9 @@ class Recorder:
         self.add = (self._buffer if to is None else to).append
 
     def close(self) -> None:
-        """Write what is there, and record nothing more."""
+        """Write what is there; record no more."""
         self.flush()
-        self.add = id  # takes an event, and drops it
+        self.add = id  # takes an event and drops it
 
     def known_steps(self, built: bool = False) -> int:
         """Steps so far; of optimizers where they step, or one is `built`."""

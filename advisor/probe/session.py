@@ -12,11 +12,11 @@ from typing import Any, Callable, NoReturn
 from .recorder import Recorder
 
 KEPT = 5
-"""Errors and exceptions of one kind that are kept."""
+"""Errors and exceptions kept of one kind."""
 NOTES_KEPT = 32
 MISSING = object()
 SEEN = "_gpu_advisor_seen"
-"""Attribute of exceptions that are recorded."""
+"""Attribute of recorded exceptions."""
 
 
 class Patches:
@@ -42,7 +42,7 @@ class Patches:
         def decorate(ours: Any) -> None:
             original = getattr(owner, name)
 
-            @functools.wraps(original)  # modes of torch's know functions by their names
+            @functools.wraps(original)  # torch's modes know functions by name
             def hook(*args: Any, **kwargs: Any) -> Any:
                 return ours(original, *args, **kwargs)
 
@@ -81,7 +81,7 @@ class Session:
         self.stacks: Any = None
         self.patches = Patches()
         self.device_patches = Patches()
-        """Hooks of copies and waits, which are out while steps are only counted."""
+        """Hooks of copies and waits, out while steps are only counted."""
         self.watch_device: Callable[[], object] = int
         """Puts them in, once the program uses CUDA."""
         self.overrides: Any = None
@@ -90,11 +90,11 @@ class Session:
         self.tick: Callable[[float], object] = float
         """Periodic work, once torch is hooked."""
         self.leave: Callable[[int], NoReturn] = os._exit
-        """os._exit as it was before it was wrapped."""
+        """os._exit before it was wrapped."""
         self.on_module: list[Callable[[Any], object]] = []
-        """Overrides that act on each module with parameters at its first call."""
+        """Overrides on each module with parameters, at its first call."""
         self.entrance: Any = None
-        """Where calls of modules from outside any module are noticed."""
+        """Notices calls of modules from outside any module."""
         self.reset()
 
     def reset(self) -> None:
@@ -102,14 +102,14 @@ class Session:
         self.pid = os.getpid()
         self.state = "torch" if self.torch is not None else "booted"
         self.muted: bool | None = None
-        """True in a DataLoader worker; None until it is known."""
+        """True in a DataLoader worker; None until known."""
         self.recorder = Recorder(self.records, self.pid)
         self.counting = False
         """Only what counts steps is recorded."""
         self.passes = True
         """Backward passes are recorded: always where no optimizer steps."""
         self.spent_s = 0.0
-        """Time that the program lost in our hooks."""
+        """Time the program lost in our hooks."""
         if self.entrance is not None:
             self.entrance.want(True)  # the process that forked may count
         self.loaders: list[dict[str, Any]] = []
@@ -121,7 +121,7 @@ class Session:
         """Events of a CUDA graph capture, which forbids queuing and waiting."""
         self.graph_replayed = False
         self.heavy_modules = 0
-        """Called modules that hold parameters."""
+        """Called modules with parameters."""
         self.thread: int | None = None
         """Thread of the first forward: where the work is done."""
         self.device: Any = None
@@ -135,11 +135,11 @@ class Session:
         """Steps of optimizers so far."""
         self.optimizers_built = 0
         self.facts: dict[str, Any] = {"skipped_updates": 0, "arguments": {}}
-        """Facts of the whole process, by their names in the record."""
+        """Facts of the whole process, by name in the record."""
         self.writes: list[str] = []
         self.altered: list[str] = []
         self.guard: str | None = None
-        """User's file that the guard refused to let change."""
+        """User's file that the guard kept unchanged."""
         self.exception: dict[str, Any] | None = None
         self.swallowed: list[dict[str, Any]] = []
         self.notes: list[str] = []
@@ -150,7 +150,7 @@ class Session:
         """When a tick has work; infinite once the probe stepped aside."""
         self.next_beat = 0.0
         self.command = 0
-        """Number of the last command that was carried out."""
+        """Number of the last command carried out."""
         self.target: tuple[str, int] | None = None
         """Kind of event and count at which all ranks stop."""
         self.stopping = False
@@ -176,7 +176,7 @@ class Session:
             self.tick(now)
 
     def switch(self, *, counting: bool, calls: bool = True) -> None:
-        """Record only what counts steps (calls, too, if `calls`), or everything again."""
+        """Record only what counts steps (and calls if `calls`), or all again."""
         if counting == self.counting:
             return
         self.counting = counting

@@ -17,7 +17,7 @@ BLOCKS, BLOCK_S = 5, 0.05
 LONG_S = 2e-3
 """A product or copy that takes so long is large enough."""
 TENSOR_CORES = (8, 0)
-"""Compute capability from which on a card has TF32 and bfloat16."""
+"""Compute capability from which a card has TF32 and bfloat16."""
 
 
 def facts() -> dict[str, Any]:
@@ -45,7 +45,7 @@ def facts() -> dict[str, Any]:
 def seconds(
     call: Callable[[], object], wait: Callable[[], object], block_s: float
 ) -> float:
-    """Seconds of one call, by the fastest of several blocks of calls."""
+    """Seconds of one call, by the fastest of several blocks."""
     times = 1
     found: list[float] = []
     call()
@@ -70,7 +70,7 @@ def rates(torch: Any, device: str) -> dict[str, Any]:
     def fastest(
         work: Callable[[Any], object], sides: range, dtype: Any
     ) -> tuple[int, float]:
-        """Side of the first matrix that is large enough, and seconds of its work."""
+        """Side of the first matrix large enough, and seconds of its work."""
         matrix: Any = None
         for power in sides:
             matrix = torch.ones(2**power, 2**power, dtype=dtype, device=device)
@@ -110,6 +110,6 @@ def cards() -> list[dict[str, Any]]:
 ANSWERS: dict[str, Callable[[], object]] = {"facts": facts, "cards": cards}
 
 if __name__ == "__main__":
-    # What lies in the working directory must not be taken for one of torch's modules.
+    # Nothing in the working directory may be taken for one of torch's modules.
     sys.path[:] = [folder for folder in sys.path if folder]
     print("\n" + json.dumps(ANSWERS[sys.argv[1]]()))

@@ -11,7 +11,7 @@ from .module_hooks import compiling_of
 from .session import Session
 
 NUMBER = "_gpu_advisor_optimizer"
-"""Attribute of an optimizer, by its first step; torch never copies or pickles it."""
+"""Attribute of an optimizer, from its first step; torch never copies or pickles it."""
 LOSSES_KEPT = 256
 """Of the first, and of the latest."""
 CHECKPOINTS = (
@@ -19,7 +19,7 @@ CHECKPOINTS = (
     "_checkpoint_without_reentrant_generator",
     "_checkpoint_without_reentrant",
 )
-"""Functions that torch calls in each of the two kinds, as its versions name them."""
+"""Functions torch calls in each kind, as its versions name them."""
 
 
 def backwards(torch: Any, session: Session) -> None:
