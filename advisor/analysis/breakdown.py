@@ -1,7 +1,6 @@
 """Breakdown of time: work, networks and waits of a window, phases of a run.
 
-Fetches and saves are recorded throughout the window. The rest of it is divided as the
-stretch in which every hook was in.
+Fetches and saves are recorded throughout; the rest is divided as the fully hooked stretch.
 """
 
 import bisect
@@ -53,7 +52,7 @@ def loader_waits(
 ) -> list[Span] | None:
     """Waits for the loader without work on a device; None without one."""
     if series.loader is None or log.loader(series.loader).other_thread:
-        return None  # or if another thread than the working one waits
+        return None  # or if another than the working thread waits
     own = (fetch for fetch in log.fetches if fetch.loader in series.loaders)
     return events.merged((clock.done(fetch.start), fetch.end) for fetch in own)
 
@@ -69,7 +68,7 @@ def backward_share(log: EventLog, stretch: Span, clock: DeviceClock) -> float | 
 
 
 def _worked(calls: Sequence[Sequence[float]], clock: DeviceClock) -> list[Span]:
-    """Spans from when a device could begin with each call until it was done."""
+    """Spans from when a device could begin each call until done."""
     return [Span(max(each[0], clock.done(each[0])), clock.done(each[1])) for each in calls]
 
 
@@ -80,7 +79,7 @@ def stages(
     seconds = stretch.end - stretch.start
     units = (window.units_per_s() or 0.0) * seconds
     if window.series.kind in TRAINING_STEPS or units <= 0:
-        return ()  # in a training forwards tell nothing of backwards
+        return ()  # training forwards tell nothing of backwards
     found = []
     for module, own in sorted(calls_of_networks(log).items()):
         calls = [call for call in own if stretch.start < call.end <= stretch.end]
@@ -102,7 +101,7 @@ def sync_points(log: EventLog, window: Window) -> tuple[SyncPoint, ...]:
     """Waiting lines of the recorded steps, the costliest first."""
     series = window.series
     bounds = _recorded(log, series.bounds[window.first : window.last + 1])
-    bounds = bounds or _recorded(log, series.bounds)  # the window may be counted only
+    bounds = bounds or _recorded(log, series.bounds)  # the window may be only counted
     if not bounds:
         return ()
     many = len(bounds) - 1
@@ -120,7 +119,7 @@ def sync_points(log: EventLog, window: Window) -> tuple[SyncPoint, ...]:
 
 
 def _recorded(log: EventLog, bounds: Sequence[float]) -> Sequence[float]:
-    """Step bounds between which every call was recorded, at least two."""
+    """Step bounds with every call between recorded, at least two."""
     if not log.waits:
         return []
     start, end = log.hooked_spans()[0]
@@ -157,7 +156,7 @@ def phases(log: EventLog, series: StepSeries) -> tuple[RunPhase, ...]:
 
 
 def _validation(log: EventLog, series: StepSeries) -> Iterator[Span]:
-    """Stretches of validation, each to the end of its last pass, where one ended."""
+    """Validation, each stretch to the end of its last pass, if any."""
     others = [fetch for fetch in log.fetches if fetch.loader not in series.loaders]
     ends = [fetch.end for fetch in others if fetch.ended_pass]
     for start, end in series.aside:

@@ -1,9 +1,8 @@
 """Device time: completion times, work and waits beside the host.
 
-A mark says when all that was queued until then was done; between the two the device
-worked. It worked, too, through a call at whose end it was behind, and while the host
-waited for it. Else it had no more than what the host was just queueing: that time goes
-to what the host did.
+A mark says when all queued until then was done; between the two the device worked. So it
+did through a call at whose end it was behind, and while the host waited for it. Else it had
+only what the host was just queueing: that time goes to what the host did.
 """
 
 import bisect
@@ -13,19 +12,19 @@ from advisor.analysis import events
 from advisor.analysis.events import DeviceMark, EventLog, Span
 
 SAME_S = 1e-6
-"""A mark and a step's end so close together are one moment."""
+"""A mark and a step's end so close are one moment."""
 BEHIND_S, BEHIND_SHARE = 1e-4, 0.05
 """The device is behind at a call's end by more than this, and this share of the call."""
 NEAR_S = 0.001
-"""Largest distance between a call's end and its mark."""
+"""Largest gap between a call's end and its mark."""
 WAITED_S = 5e-5
 """A shorter wait for the device is the price of asking."""
 ASKED = 0.02
-"""Least share of the time in waits that can keep the host from queueing ahead."""
+"""Least share of time in waits that can keep the host from queueing ahead."""
 
 
 class DeviceClock:
-    """Map from host times to device completion times, by CUDA events."""
+    """Map of host times to device completion times, by CUDA events."""
 
     def __init__(self, marks: Sequence[DeviceMark]) -> None:
         self.marks = marks
@@ -41,7 +40,7 @@ class DeviceClock:
         return at >= 0 and host - self._hosts[at] <= SAME_S
 
     def is_behind(self, call: Span) -> bool:
-        """Return True if the device had work left at the end of a call."""
+        """Return True if the device had work left at a call's end."""
         queued = call.end + NEAR_S
         left_s = self.done(queued) - queued
         return left_s > max(BEHIND_S, BEHIND_SHARE * (call.end - call.start))
@@ -52,8 +51,8 @@ def seconds(
 ) -> dict[str, float]:
     """Device seconds of `within`, by work; the `fetches` lie outside.
 
-    compute: the device worked. host_to_device: it copied by itself, or idled while the
-    host copied. launch, other: it idled while the host queued kernels, ran other code.
+    compute: the device worked. host_to_device: it copied, or idled while the host
+    copied. launch, other: it idled while the host queued kernels, ran other code.
     sync: the idle time that would go if the host never waited, and so queued ahead.
     """
     total = events.seconds(within)
@@ -83,7 +82,7 @@ def seconds(
 def _move_lost(found: dict[str, float], held: dict[str, float], total: float) -> None:
     waited = sum(held.values())
     idle = {name: found[name] for name in ("launch", "other")}
-    # without waits a step would take as long as the device works or the host does
+    # without waits a step would take as long as device or host works
     lost = min(total - max(found["compute"], total - waited), sum(idle.values()))
     found["sync"] = 0.0
     if waited < ASKED * total or lost <= 0:

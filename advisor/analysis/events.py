@@ -1,8 +1,8 @@
 """Event log of a process, and its reader.
 
 Each line of `events-<pid>.jsonl` is a JSON list of events, each a list `[kind, ...]`
-whose fields `READERS` holds. The log is untrusted: an event that does not fit is counted
-in `unread` and left out. Times are seconds of the process's own `time.perf_counter()`.
+whose fields `READERS` holds. The log is untrusted: an event that does not fit is left out
+and counted in `unread`. Times are seconds of the process's `time.perf_counter()`.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ Text = Annotated[str, Field(max_length=4096)]
 
 
 def typed(values: Mapping[str, JsonScalar], name: str, kind: type[T]) -> T | None:
-    """Value of that name, if it has this very type."""
+    """Value of that name, if of this very type."""
     value = values.get(name)
     return value if type(value) is kind else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderFacts:
-    """Facts of one DataLoader's construction and use."""
+    """Facts of a DataLoader's construction and use."""
 
     site: str | None = None
     """`train.py:88` where it was built."""
     arguments: dict[str, JsonScalar] = field(default_factory=dict)
-    """Values in force by name of the argument: batch_size, num_workers, prefetch_factor, ..."""
+    """Values in force by argument: batch_size, num_workers, prefetch_factor, ..."""
     pass_items: int | None = None
     left_out: int | None = None
     iterated: bool = False
     other_thread: bool = False
-    """Its batches are taken by another thread than the one that works."""
+    """Another thread than the working one takes its batches."""
     rows: int = 0
     positions: int = 0
     padded: int = 0
-    """Rows of its batches, their positions, and the padded ones of these."""
+    """Rows of its batches, their positions, and the padded of these."""
 
     @property
     def workers(self) -> int:
@@ -78,13 +78,13 @@ class ModuleFacts:
     flags: dict[str, JsonScalar] = field(default_factory=dict)
     """Flags in force during its calls: device, dtypes, tf32, compiled, channels_last, ..."""
     shapes: tuple[str, ...] = ()
-    """Shapes of its tensor inputs, batch dimension left out."""
+    """Shapes of its tensor inputs without batch dimension."""
     tokens: Finite = 0.0
     """Token positions of the calls of `token_items` items."""
     token_items: Finite = 0.0
     inputs: tuple[tuple[float, ...], ...] = ()
     outputs: tuple[tuple[float, ...], ...] = ()
-    """Numbers that went into its first calls, and that came out."""
+    """Numbers into its first calls, and out of them."""
 
     @property
     def tokens_per_item(self) -> float | None:
@@ -147,7 +147,7 @@ class HookChange(NamedTuple):
 
 
 class ProbeTime(NamedTuple):
-    """Seconds that the hooks took from the program so far."""
+    """Seconds the hooks took from the program so far."""
 
     time: Finite
     spent_s: Finite
@@ -159,7 +159,7 @@ class HostWait(NamedTuple):
     start: Finite
     end: Finite
     site: Text
-    """`train.py:83`; empty where no line of the user's led to it."""
+    """`train.py:83`; empty where no user line led to it."""
     name: Text
 
 
@@ -173,7 +173,7 @@ TIMED = (
     "waits",
     "saves",
 )
-"""Lists of events with a start and an end."""
+"""Lists of events with start and end."""
 
 
 @dataclass(slots=True)
@@ -183,12 +183,12 @@ class EventLog:
     clock: float = 0.0
     """Added to a time it gives seconds since the epoch."""
     ended: bool = False
-    """The program came to its own end: its last batch and its last gradients count."""
+    """The program ended by itself: its last batch and gradients count."""
     fetches: list[BatchFetch] = field(default_factory=list)
     calls: list[ForwardCall] = field(default_factory=list)
     backwards: list[Span] = field(default_factory=list)
     gradients: list[Span] = field(default_factory=list)
-    """Gradients that were asked for by `autograd.grad` or torch.func, and not by `backward`."""
+    """Gradients asked for by `autograd.grad` or torch.func, not by `backward`."""
     updates: list[OptimizerStep] = field(default_factory=list)
     copies: list[Span] = field(default_factory=list)
     """Copies from host to device, as the host saw them."""
@@ -202,7 +202,7 @@ class EventLog:
     loaders: dict[int, LoaderFacts] = field(default_factory=dict)
     modules: dict[int, ModuleFacts] = field(default_factory=dict)
     numbers: dict[int, list[dict[str, float]]] = field(default_factory=dict)
-    """Numbers among the arguments of each call of a module."""
+    """Numbers among the arguments of a module's calls."""
     warm_until: float = 0.0
     """A one-time cost was paid until then."""
     validations: list[Span] | None = None
@@ -222,7 +222,7 @@ class EventLog:
         return "backward" if self.backwards else "gradients" if self.gradients else None
 
     def loader(self, number: int | None) -> LoaderFacts:
-        """Facts of a DataLoader, empty if not recorded."""
+        """Facts of a DataLoader; empty if unrecorded."""
         return NO_LOADER if number is None else self.loaders.get(number, NO_LOADER)
 
     def module(self, number: int | None) -> ModuleFacts:
@@ -244,7 +244,7 @@ class EventLog:
         return next((each.time for each in self.hooks if each.counting), None)
 
     def hooked_spans(self) -> list[Span]:
-        """Stretches in which every kind was recorded."""
+        """Stretches with every kind recorded."""
         changes = [(each.time, each.counting) for each in self.hooks]
         edges = [(-math.inf, False), *changes, (math.inf, True)]
         return [Span(a, b) for (a, counting), (b, _) in pairwise(edges) if not counting]
@@ -256,7 +256,7 @@ class EventLog:
         return self.inside(self.hooked_spans())
 
     def inside(self, spans: list[Span]) -> EventLog:
-        """Part of the log with the events that end inside `spans`."""
+        """Part of the log: events that end inside `spans`."""
         part: dict[str, Any] = {name: _inside(getattr(self, name), spans) for name in TIMED}
         return replace(self, **part)
 
@@ -284,7 +284,7 @@ READERS: dict[str, tuple[str, type[Any]]] = {
     "hooks": ("hooks", HookChange),
     "spent": ("spent", ProbeTime),
 }
-"""List and type of events by their name in the log."""
+"""List and type of events by name in the log."""
 _EVENTS = {name: TypeAdapter(kind) for name, (_, kind) in READERS.items()}
 _TIME, _NUMBER = TypeAdapter(Finite), TypeAdapter(Number)
 _NUMBERS = TypeAdapter(dict[str, Finite])
@@ -297,7 +297,7 @@ class EventReader:
         self._rest = b""
 
     def feed(self, data: bytes) -> None:
-        """Read the lines that are whole by now."""
+        """Read the lines whole by now."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             try:

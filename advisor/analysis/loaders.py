@@ -1,4 +1,4 @@
-"""DataLoaders that feed the steps, and the batches that were worked on."""
+"""DataLoaders that feed the steps, and the batches worked on."""
 
 import bisect
 from collections.abc import Sequence
@@ -10,11 +10,11 @@ from advisor.analysis.step_series import most_common
 OWN_SHARE = 0.5
 """A train loader is trained on with so many of its batches."""
 FED_SHARE = 0.02
-"""Least share of the updates that the batches of a train loader come in."""
+"""Least share of updates that a train loader's batches come in."""
 BESIDE_SHARE = 0.5
-"""Least share of a loader's batches that are drawn together with those of one beside it."""
+"""Least share of a loader's batches drawn together with those of one beside it."""
 SKIPPED_SHARE = 0.02
-"""Fewer items without a forward are those of batches loaded ahead."""
+"""Fewer items without a forward are of batches loaded ahead."""
 
 
 def train_loaders(log: EventLog) -> tuple[int | None, set[int], set[int]]:
@@ -57,7 +57,7 @@ def worked_items(
     """Items of each batch that went through a forward.
 
     `work`: times of work on batches. Batches loaded in a row share the items of the
-    forwards that follow; where those took all but a few, the others were loaded ahead.
+    forwards that follow; where those took all but a few, the rest were loaded ahead.
     """
     runs = [
         list(run) for _, run in groupby(batches, lambda b: bisect.bisect_left(work, b.end))

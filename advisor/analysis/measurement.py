@@ -1,4 +1,4 @@
-"""Measurement of one process: its run alone, and what was seen beside the rate."""
+"""Measurement of one process: its run alone, and what else was seen."""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ NO_RUN = Run(
     window_start=0.0,
     window_end=0.0,
 )
-"""A run in which nothing was measured yet."""
+"""A run not yet measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,13 +29,13 @@ class Measurement:
     """Measurement of one process, from its event log."""
 
     run: Run | None = None
-    """The run of this process alone; None: there is no rate."""
+    """Run of this process alone; None: no rate."""
     unmeasured: str | None = None
-    """Reason why there is no rate although steps were seen."""
+    """Reason for no rate although steps were seen."""
     effects: Effects | None = None
-    """None where no DataLoader and no module is known."""
+    """None where no DataLoader or module is known."""
     first_step: float = 0.0
-    """Epoch seconds at which the first step was finished."""
+    """Epoch seconds when the first step was finished."""
 
 
 def measure(log: EventLog, plan: MeasurePlan, *, cut_short: bool = False) -> Measurement:
@@ -109,11 +109,11 @@ SEEN: dict[str, type] = {
     "tf32": bool, "cudnn_benchmark": bool, "threads": int, "compiled": bool, "channels_last": bool,
     "device": str, "prefetch_factor": int, "persistent_workers": bool, "pin_memory": bool,
 }  # fmt: skip
-"""Flags of a module, and arguments of a loader, that are effects by the same name."""
+"""Module flags and loader arguments that are effects of the same name."""
 
 
 def effects_of(loader: LoaderFacts, module: ModuleFacts) -> Effects:
-    """Effects of a loader's arguments, and of the flags in force in a module."""
+    """Effects of a loader's arguments, and of a module's flags in force."""
     flags, arguments = module.flags, loader.arguments
     model_dtype, compute_dtype, autocast_dtype = (
         typed(flags, name, str)

@@ -21,16 +21,16 @@ from advisor.model import MeasurePlan
 TRAINING_PATIENCE_S = 30.0
 """Time to watch inference of a program about to train."""
 RECORDED_STEPS = 12
-"""Steps after warm-up that are recorded in full before steps are only counted."""
+"""Steps after warm-up recorded in full, before steps are only counted."""
 RECORDED_S = 0.15
 """Time of those steps, at least."""
 AHEAD_S = 0.6
-"""The ranks' common stop comes so long after it was decided."""
+"""The ranks' common stop comes so long after its decision."""
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Phase that comes next, and when to look again."""
+    """Next phase, and when to look again."""
 
     phase: Literal["count", "full"] | None
     need_s: float
@@ -38,7 +38,7 @@ class Advice:
     calls: bool = True
     """Counting needs forwards and passes."""
     cut_short: bool = False
-    """The longest time of the plan was over before the window was full."""
+    """The plan's longest time was over before the window was full."""
     series: StepSeries | None = None
 
 
@@ -85,7 +85,7 @@ def advise(
 
 
 def _about_to_train(log: EventLog, series: StepSeries, since_s: float) -> bool:
-    """Return True before the first step of an optimizer that was built."""
+    """Return True before the first step of a built optimizer."""
     if series.kind == OPTIMIZER or since_s >= TRAINING_PATIENCE_S:
         return False
     # it may gather the gradients of many passes, or validate first
@@ -124,7 +124,7 @@ def stop_point(
 ) -> tuple[str, int]:
     """Event kind and count where all ranks stop, as they step together.
 
-    `now`: time of the process's clock. `more_s`: time for the word to come.
+    `now`: on the process's clock. `more_s`: time for the word to come.
     """
     kind, events = step_ends(log, series)
     recent = events[-RECENT:]  # start-up was slower

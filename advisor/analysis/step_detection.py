@@ -1,6 +1,6 @@
 """Step detection: kind of steps and units finished.
 
-Nothing of any workload is known here, only three shapes of loop:
+No workload is known here, only three shapes of loop:
 
     optimizer step   training, or training step where no optimizer of torch's steps
     loader batch     inference over a DataLoader, a few forwards a batch
@@ -29,15 +29,15 @@ from advisor.analysis.step_series import (
 from advisor.model import SAMPLER_FORWARDS, MeasurePlan
 
 CYCLE_PATIENCE_S = 60.0
-"""Longest wait for a sampler's first item, before its forwards are taken for units."""
+"""Longest wait for a sampler's first item, before forwards are taken for units."""
 FEWEST_ITEMS, MARKED_SHARE = 2, 0.8
-"""A network marks items if it had so many calls, nearly each followed by the dominant one's."""
+"""A network marks items with so many calls, nearly each followed by the dominant one's."""
 
 SHORTEST = 4
 """Fewest forwards of a cycle."""
 ONE_WAY = 0.8
 MOVING = 0.25
-"""Least share of the calls that move the number: guidance repeats each timestep."""
+"""Least share of calls that move the number: guidance repeats timesteps."""
 JUMP = 0.5
 
 
@@ -50,8 +50,8 @@ class _Group(NamedTuple):
 
     @property
     def joint(self) -> float:
-        """Items that go through one forward together."""
-        # a program may split a batch; guidance or patches make more of it
+        """Items of one forward."""
+        # a program may split a batch; guidance or patches add to it
         batch = most_common([call.items for call in self.calls])
         return min(batch or self.items, self.items) or 1.0
 
@@ -87,7 +87,7 @@ def measured_part(log: EventLog, plan: MeasurePlan) -> EventLog:
 
 
 def _pauses(log: EventLog, validations: list[Span]) -> list[Span]:
-    """Stretches from the last event of a validation to the next one."""
+    """Stretches from a validation's last event to the next."""
     ends = [log.inside([each]).last_time() or each.end for each in validations]
     return [
         Span(end, after.start) for end, after in zip(ends, validations[1:], strict=False)
@@ -144,13 +144,13 @@ def _forwards_by_batch(
 
 
 def _loader_batches(log: EventLog, loader: int) -> StepSeries:
-    """Step series of batches, each of which lasts until the next one is asked for."""
+    """Step series of batches, each lasting until the next is asked for."""
     series = StepSeries(LOADER, "items of the loader's batches")
     items = _items_by_end(log.hooked(), loader)
     own = [fetch for fetch in log.fetches if fetch.loader == loader]
     series.bounds = [own[0].start]
     for fetch, after in pairwise(own):
-        if fetch.ended_pass:  # the pause before a new pass belongs to its first batch
+        if fetch.ended_pass:  # the pause before a pass belongs to its first batch
             series.marks.append(len(series.units))
         else:
             _finish(series, after.start, items.get(fetch.end, fetch.items))
@@ -171,7 +171,7 @@ def _finish(series: StepSeries, end: float, units: float) -> None:
 
 
 def _items_by_end(log: EventLog, loader: int) -> dict[float, float]:
-    """Items that went through a forward, by the end of the batch's fetch."""
+    """Items that went through a forward, by the end of their fetch."""
     batches = log.batches({loader})
     items = worked_items(log, batches, [call.start for call in log.calls], log.calls)
     return {batch.end: some for batch, some in zip(batches, items, strict=True)}
@@ -231,7 +231,7 @@ def _without_loader(
 
 
 def _items(log: EventLog, calls: list[ForwardCall]) -> list[ForwardCall]:
-    """Calls that distinguish items: those of the first of networks in turn."""
+    """Calls that distinguish items: of the first of networks in turn."""
     starts = [call.start for call in calls]
     for others in calls_of_networks(log).values():  # the first is given the data
         if not FEWEST_ITEMS <= len(others) <= len(calls):
@@ -262,8 +262,8 @@ def _forwards(root: int, items: list[ForwardCall], calls: list[ForwardCall]) -> 
 def cycle_starts(log: EventLog, module: int, calls: list[int]) -> list[int] | None:
     """Positions in `calls` where new items begin; None without a sign.
 
-    The signs: a number among the arguments that runs one way and jumps back (a timestep),
-    or another network called in between (a decoder). Empty: no number jumped back yet.
+    The signs: an argument that runs one way and jumps back (a timestep), or another network
+    called in between (a decoder). Empty: no number jumped back yet.
     """
     found = [each for each in map(jumps, _arguments(log, module)) if each is not None]
     if any(found):
@@ -290,7 +290,7 @@ def jumps(values: Sequence[float]) -> list[int] | None:
 
 
 def _arguments(log: EventLog, module: int) -> list[list[float]]:
-    """Numeric arguments that every call has, one list each."""
+    """Numeric arguments of every call, one list each."""
     calls = log.numbers.get(module, [])
     names = (
         [name for name in calls[0] if all(name in call for call in calls)] if calls else []

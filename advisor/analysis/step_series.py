@@ -1,4 +1,4 @@
-"""Step series: end times and units of steps, and the cycles that they make."""
+"""Step series: end times and units of steps, and their cycles."""
 
 import bisect
 import statistics
@@ -15,7 +15,7 @@ OPTIMIZER, UPDATE = TRAINING_STEPS
 FORWARD_SOURCE = "batch dimension of the root forwards"
 """Way of counting units without a DataLoader."""
 RECENT = 40
-"""Latest steps, which tell the rate and the typical length of steps."""
+"""Latest steps, which tell rate and typical length."""
 
 
 @dataclass(slots=True)
@@ -29,21 +29,21 @@ class StepSeries:
     bounds: list[float] = field(default_factory=list)
     units: list[float] = field(default_factory=list)
     aside: list[Span] = field(default_factory=list)
-    """Validation between the steps, in order: no part of their time."""
+    """Validation between steps, in order: no part of their time."""
     clock: list[float] = field(default_factory=list)
     """Time at each bound, by a clock that stands still in validation."""
     marks: list[int] = field(default_factory=list)
-    """Steps that begin a cycle: an epoch, a round of rollouts, or a sampler's next batch."""
+    """Steps that begin a cycle: an epoch, rollouts, or a sampler's next batch."""
     cycle_steps: float | None = None
-    """Steps of a cycle; None where no cycle is known."""
+    """Steps of a cycle; None if unknown."""
     gap_s: float | None = None
     """Length of a step that begins a cycle."""
     loader: int | None = None
     loaders: set[int] = field(default_factory=set)
-    """All loaders whose batches go into the steps."""
+    """All loaders that feed the steps."""
     root: int | None = None
     batch: float | None = None
-    """Items of one loader batch, or of one forward where there is no loader."""
+    """Items of one loader batch, or of one forward without a loader."""
     batches_per_step: float = 1.0
     accumulation: float | None = None
     """Backward passes of one optimizer step."""
@@ -51,9 +51,9 @@ class StepSeries:
     finished_batches: int = 0
     whole_units: float = 0.0
     iterative: bool = False
-    """Many forwards make one unit, and bounds lie between forwards."""
+    """Many forwards make one unit; bounds lie between forwards."""
     skips: bool = False
-    """Some loaded batches were not used."""
+    """Some loaded batches were unused."""
 
     @property
     def steps(self) -> int:
@@ -66,9 +66,9 @@ class StepSeries:
         return (recent[-1] - recent[0]) / (len(recent) - 1) if len(recent) > 1 else 0.2
 
     def set_clock(self, first_start_s: float | None = None, *, cycles: bool = True) -> None:
-        """Set the clock, and the cycles that its marks show.
+        """Set the clock, and the cycles its marks show.
 
-        `first_start_s`: time of the loader's first start, which stands for the later ones.
+        `first_start_s`: time of the loader's first start, which stands for later ones.
         `cycles`: passes over the data repeat.
         """
         starts = [span.start for span in self.aside]
@@ -92,7 +92,7 @@ def most_common(values: Sequence[float]) -> float | None:
 
 
 def calls_of_networks(log: EventLog) -> dict[int, list[ForwardCall]]:
-    """Calls of each module with parameters, in the order of their first calls."""
+    """Calls of each module with parameters, by their first calls."""
     found: dict[int, list[ForwardCall]] = {}
     for call in log.calls:
         if log.module(call.module).parameters:

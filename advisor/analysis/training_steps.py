@@ -1,8 +1,8 @@
 """Steps of a training by updates.
 
-Units are the items of the train loaders' batches, or without a loader of the forwards.
-Batches that are loaded and skipped are no units. Roles of loaders, accumulation and
-skipping are those of the hooked part of the log: later steps are only counted.
+Units are the items of train loaders' batches, or without a loader of forwards; skipped
+batches are no units. Roles of loaders, accumulation and skipping are those of the hooked
+part of the log: later steps are only counted.
 """
 
 import bisect
@@ -74,10 +74,10 @@ def detect(log: EventLog) -> StepSeries | None:
 
 
 def _rounds(log: EventLog) -> list[OptimizerStep]:
-    """Updates, numbered 0 where they end a round, and else 1.
+    """Updates, numbered 0 where they end a round, else 1.
 
-    An optimizer that first steps after another's last step takes its place: it is made
-    anew for a phase. Of several in turn the last of those that step most ends each round.
+    An optimizer that first steps after another's last step takes its place, made anew for a
+    phase. Of several in turn the last of those that step most ends each round.
     """
     if not log.updates:  # without torch's optimizers each backward updates
         passes = log.passes if log.ended else log.passes[:-1]
@@ -87,7 +87,7 @@ def _rounds(log: EventLog) -> list[OptimizerStep]:
         spans.setdefault(update.optimizer, [at, at])[1] = at
     place: dict[int, int] = {}
     last: dict[int, int] = {}
-    for optimizer, (first, end) in spans.items():  # in the order of their first updates
+    for optimizer, (first, end) in spans.items():  # in order of first updates
         lead = next((lead for lead, until in last.items() if until < first), optimizer)
         place[optimizer], last[lead] = lead, end
     counts = Counter(place[update.optimizer] for update in log.updates)
@@ -113,7 +113,7 @@ def _restarts(log: EventLog, series: StepSeries) -> list[int]:
 
 
 def first_start(log: EventLog, series: StepSeries) -> float | None:
-    """Time of the loader's first start, if it repeats; sets the steps of a pass."""
+    """Time of the loader's first start, if repeated; sets a pass's steps."""
     facts = log.loader(series.loader)
     units = sum(series.units)
     repeats = facts.workers and not typed(facts.arguments, "persistent_workers", bool)
@@ -129,7 +129,7 @@ def _holding(series: StepSeries, times: list[float]) -> list[int]:
 
 
 def _from_loaders(log: EventLog, series: StepSeries) -> list[Fed]:
-    """Trained batches of the train loaders; none where the steps go on without them."""
+    """Trained batches of train loaders; none where steps go on without them."""
     lead, own, loaders = train_loaders(log.hooked())
     if lead is None:
         return []
@@ -155,7 +155,7 @@ def _from_loaders(log: EventLog, series: StepSeries) -> list[Fed]:
 
 
 def _worked_items(log: EventLog, batches: list[BatchFetch]) -> list[float]:
-    """Items of the batches that went through a forward, as far as forwards are recorded."""
+    """Items of batches that went through a forward, as far as recorded."""
     hooked, watched = log.hooked(), batches
     if hooked is not log and len(hooked.passes) == len(log.passes):
         until = log.counting_since or 0.0
@@ -171,7 +171,7 @@ def _worked_items(log: EventLog, batches: list[BatchFetch]) -> list[float]:
 def _passes_of_steps(log: EventLog, updates: list[OptimizerStep]) -> list[list[int]]:
     """Indices of backwards applied by each step.
 
-    Those of another optimizer in between are not; a closure goes through one batch.
+    Not those of another optimizer in between; a closure goes through one batch.
     """
     starts = [each.start for each in log.passes]
     found: list[list[int]] = []
@@ -192,7 +192,7 @@ def _passes_of_steps(log: EventLog, updates: list[OptimizerStep]) -> list[list[i
 def _from_forwards(
     log: EventLog, series: StepSeries, clusters: list[list[int]]
 ) -> list[Fed]:
-    """Trained batches, by forwards with backwards; else a step for each pass."""
+    """Trained batches, by forwards with backwards; else a step per pass."""
     heavy = [c for c in log.calls if log.module(c.module).parameters] or log.calls
     mine = [call for call in heavy if call.graded] or heavy
     passes = log.passes
@@ -220,9 +220,9 @@ def _from_forwards(
 
 
 def _other_loaders(log: EventLog, series: StepSeries) -> Iterator[Span]:
-    """Stretches of other loaders' turns, until the next batch is asked for.
+    """Stretches of other loaders' turns, to the next request of a batch.
 
-    Where a step ends before, its batch was loaded ahead: their last fetch is the end.
+    If a step ends before, its batch was loaded ahead: their last fetch is the end.
     """
     for own, after in _runs(log.fetches, lambda fetch: fetch.loader not in series.loaders):
         end = own[-1].end
@@ -233,16 +233,16 @@ def _other_loaders(log: EventLog, series: StepSeries) -> Iterator[Span]:
 
 
 def _runs(events: Sequence[T], aside: Callable[[T], bool]) -> list[tuple[list[T], list[T]]]:
-    """Runs of events that are `aside`, each with the other events behind it."""
+    """Runs of events `aside`, each with the other events behind it."""
     runs = [list(run) for _, run in groupby(events, aside)]
     return [(own, after) for own, after in pairwise([*runs, []]) if aside(own[0])]
 
 
 def _calls_aside(log: EventLog, root: int | None) -> tuple[list[Span], bool]:
-    """Stretches of calls without gradients, and True where they are rollouts.
+    """Stretches of calls without gradients; True for rollouts.
 
-    Calls of that sort in every step belong to the steps. Rollouts come before the first
-    update, and the network trains on just their samples, a whole number of times.
+    Such calls in every step belong to the steps. Rollouts come before the first update, and
+    the network trains on just their samples, a whole number of times.
     """
     calls = [call for call in log.calls if call.module == root]
     runs = _runs(calls, lambda call: not call.graded)

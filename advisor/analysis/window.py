@@ -18,23 +18,23 @@ from advisor.analysis.step_series import FORWARD, StepSeries
 from advisor.model import MeasurePlan
 
 SETTLED = 1.25
-"""Warm-up lasts while a block of steps is slower than the median of the later ones by this."""
+"""Warm-up lasts while a block of steps is slower than the later ones' median by this."""
 FORWARDS_DISCARDED = 5
 DISCARD_LIMIT = 4.0
 """Longest wait for a deep loader queue, as a multiple of the measured seconds."""
 QUICK_STEP_S = 0.02
 """Hooks slow a shorter step noticeably: its window begins once steps are only counted."""
 LATE = 3.0
-"""A window that lasts so many times the measured seconds is late."""
+"""A window of so many times the measured seconds is late."""
 ENOUGH, FEW_STEPS = 0.25, 3
-"""Share of the measured seconds, and steps, with which a late window ends."""
+"""Share of the measured seconds, and steps, that end a late window."""
 PARTS = 8
-"""Parts of a window whose rates tell how steady it was."""
+"""Parts of a window whose rates tell its steadiness."""
 
 
 @dataclass(slots=True)
 class Window:
-    """Steps [first, last) of a series; times are of the process's clock."""
+    """Steps [first, last) of a series; times by the process's clock."""
 
     series: StepSeries
     first: int
@@ -91,7 +91,7 @@ class Window:
         return series.cycle_steps * units / self.count / cycle_s
 
     def batch_seconds(self) -> list[float]:
-        """Seconds of each batch; none where the window lies within one."""
+        """Seconds of each batch; none if the window lies within one."""
         series = self.series
         edges: Sequence[int] = range(self.first, self.last + 1)
         if series.iterative:
@@ -148,9 +148,9 @@ def find_window(
     now: float | None = None,
     whole: bool = False,
 ) -> tuple[Window | None, float]:
-    """Find the window, and a guess of the seconds until it is full; 0: it is.
+    """Find the window, and guess the seconds until full; 0: it is.
 
-    `whole`: everything after warm-up is taken. `now`: time where the program still runs.
+    `whole`: take everything after warm-up. `now`: time if the program still runs.
     """
     steady = warm_up(log, series, plan.measure_s)
     if log.counting_since is not None and series.typical_s < QUICK_STEP_S:
