@@ -1,6 +1,6 @@
 """Isolation of writes by overlay, Landlock or guard.
 
-All but `capabilities.py` and `policy.py` is standard library only, for the trial's supervisor.
+All but `capabilities.py` and `policy.py` use only the standard library, for the supervisor.
 """
 
 from collections.abc import Mapping

@@ -9,14 +9,14 @@ if TYPE_CHECKING:
 
 
 class Sandbox:
-    """Isolation of one trial, called in this order; this one confines nothing."""
+    """Isolation of one trial, called in this order; this confines nothing."""
 
     listener: SyscallListener | None = None
     """Decides on system calls while the program runs."""
 
     def __init__(self) -> None:
         self.laid: list[str] = []
-        """Files on the host, to be removed after the program's end."""
+        """Files on the host, removed after the program's end."""
 
     def enter(self) -> None:
         """Enter the isolation before the program. Raises OSError."""
@@ -28,14 +28,14 @@ class Sandbox:
             file.write(content)
 
     def confine(self) -> None:
-        """Confine the process just before it executes the command."""
+        """Confine the process just before the command."""
 
     def changes(self, copies: str) -> dict[str, Any] | None:
-        """Changes by the program, read after its end; None where they are not known.
+        """Changes by the program, read after its end; None if unknown.
 
-        Keys: created, changed, removed, sealed (absolute paths; the last were shown read-only),
-        full (True if a layer in memory is), written_at (times of product files), results (new
-        files of items and their copies in `copies`).
+        Keys: created, changed, removed, sealed (absolute paths; the last shown read-only),
+        full (True if a layer in memory is), written_at (times of product files), results
+        (new files of items and their copies in `copies`).
         """
         del copies
         return None

@@ -25,7 +25,7 @@ FORCED = "GPU_ADVISOR_ISOLATION"
 """Variable: use this kind, or fail."""
 
 MEMORY_SHARE = 4
-"""Share of memory that a trial's temporary writes may take."""
+"""Share of memory for a trial's temporary writes."""
 LEAST_BYTES = 256 << 20
 ATTEMPT_LIMIT_S = 20.0
 TESTED_BYTES = 64 << 20
@@ -33,7 +33,7 @@ TESTED_BYTES = 64 << 20
 
 
 def detect_isolation(cwd: str, environ: Mapping[str, str] = os.environ) -> SandboxPolicy:
-    """Find the best kind of isolation for `cwd`. Raises UsageError."""
+    """Find the best isolation for `cwd`. Raises UsageError."""
     forced = environ.get(FORCED) or None
     if forced is not None and forced not in KINDS:
         msg = f"{FORCED} is {forced!r}; it may be {', '.join(KINDS)}, or not be set."
@@ -60,7 +60,7 @@ def _detected(cwd: str, forced: str | None) -> SandboxPolicy:
 
 
 def _try(kind: Kind, cwd: str, layers: str | None = None) -> str | None:
-    """Return why `kind` does not work here, with layers in memory or `layers`."""
+    """Return why `kind` fails here, with layers in memory or `layers`."""
     folder = ""
     try:
         if kind == "overlay" and (foreign := _foreign_group(cwd)):
@@ -92,7 +92,7 @@ def trial_policy(
     """Make the policy of one trial. Raises UsageError.
 
     A program that may write in its directory may not write what is spared, nor beside it.
-    Trials of a call share `kept`.
+    A call's trials share `kept`.
     """
     found = detect_isolation(trial.cwd, environ)
     pipes = mps_pipes(environ)
@@ -121,7 +121,7 @@ def trial_policy(
 
 @cache
 def saves_as_usual(folder: str, cwd: str) -> bool:
-    """Layers may lie there: in memory they hide the time of saving."""
+    """Layers may lie there: memory hides the time of saving."""
     same_disk = os.stat(folder).st_dev == os.stat(cwd).st_dev
     roomy = shutil.disk_usage(folder).free > _upper_bytes()
     return same_disk and roomy and _try("overlay", cwd, folder) is None
@@ -135,7 +135,7 @@ def checkout_policy(
     hidden: Iterable[str],
     shown: Iterable[str],
 ) -> SandboxPolicy:
-    """Make a policy that allows writes in checkout `top`, except in `.git`."""
+    """Make a policy that allows writes in checkout `top` outside `.git`."""
     top = os.path.realpath(top)
     repository = os.path.join(top, ".git")
     inside = _but(top, [repository]) if found.kind == "landlock" else [top]
@@ -155,7 +155,7 @@ def cache_variables(
 ) -> dict[str, str]:
     """Return variables for a compile cache shared by trials.
 
-    The program's own may be denied, thrown away with a layer, or below a trial's TMPDIR.
+    The program's own may be denied, lost with a layer, or below a trial's TMPDIR.
     """
     lost = [] if environ.get(INDUCTOR) else [INDUCTOR]
     for each, folder in caches(environ):
@@ -174,11 +174,11 @@ def _but(folder: str, spared: Iterable[str]) -> list[str]:
 
 
 def _downloads(environ: Mapping[str, str], cwd: str) -> list[str]:
-    """Return caches of downloads, without those that hold other things."""
+    """Return caches that hold only downloads."""
     known = list(caches(environ))
     home = os.path.realpath(environ.get("HOME") or os.path.expanduser("~"))
     with contextlib.suppress(OSError):
-        os.mkdir(known[0][1], 0o700)  # XDG_CACHE_HOME, which the program could not make
+        os.mkdir(known[0][1], 0o700)  # XDG_CACHE_HOME: the program could not make it
     apart = [cwd, home, *(folder for cache, folder in known if cache.rebuilt)]
     found = {
         folder for cache, folder in known if not cache.rebuilt and os.path.isdir(folder)

@@ -30,7 +30,7 @@ SYSCALLS = {
 """Numbers of calls that libc lacks."""
 
 SETGID, SETUID, SETFCAP = 1 << 6, 1 << 7, 1 << 31
-"""Capabilities that granting all numbers takes."""
+"""Capabilities needed to grant all numbers."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -55,8 +55,8 @@ def seal(target: str) -> None:
 
 
 def flags_of(path: str) -> int:
-    """Flags of the mount of `path` that another over it must keep."""
-    # statvfs has the same bits; a remount keeps those of access times by itself
+    """Flags of `path`'s mount that another over it must keep."""
+    # statvfs has the same bits; a remount itself keeps those of access times
     return os.statvfs(path).f_flag & (MS_NOSUID | MS_NODEV | MS_NOEXEC)
 
 
@@ -94,7 +94,7 @@ def _checked(name: str, result: int) -> None:
 def enter_namespaces(*, network: bool = True) -> None:
     """Enter new namespaces of users, mounts and network. Raises OSError.
 
-    The process must have one thread. Root keeps all users and groups, others their own.
+    The process must have one thread. Root keeps all users and groups, others theirs.
     """
     user, group = os.geteuid(), os.getegid()
     kinds = CLONE_NEWUSER | CLONE_NEWNS | (0 if network else CLONE_NEWNET)
@@ -126,7 +126,7 @@ def _ranges(kind: str) -> list[tuple[int, int]]:
 
 @contextlib.contextmanager
 def _mapper() -> Iterator[None]:
-    """Map every number to itself by a child outside. Raises OSError."""
+    """Map each number to itself by a child outside. Raises OSError."""
     mine = os.getpid()
     maps = {
         kind: "".join(f"{first} {first} {count}\n" for first, count in _ranges(kind))

@@ -22,9 +22,9 @@ VERSION, PATH_BENEATH = 1, 1
 WRITE_FILE, TRUNCATE = 1 << 1, 1 << 14
 RIGHTS = {1: WRITE_FILE | sum(1 << bit for bit in range(4, 13)), 2: 1 << 13, 3: TRUNCATE}
 """By version: write, remove and make entries; link and move between folders; truncate.
-Running and the controls of devices stay free."""
+Running and device controls stay free."""
 READS_MEMORY = (kernel.CAP_SYS_PTRACE, kernel.CAP_SYS_ADMIN, kernel.CAP_PERFMON)
-"""With these root reads the memory and environment of processes outside."""
+"""With these root reads memory and environment of outside processes."""
 READ_FILE, READ_DIR = 1 << 2, 1 << 3
 READ = READ_FILE | READ_DIR
 """Denied where folders are hidden."""

@@ -12,25 +12,24 @@ from advisor.sandbox.path_policy import SYSTEM_TREES
 LISTED_LIMIT = 200
 LOGS = (".log", ".out", ".err", ".lock", ".pid", ".tmp")
 LOG_PARTS = ("events.out.tfevents", ".wandb")
-"""Parts of names of files that describe the work and are none."""
+"""Name parts of files that describe work and are none."""
 COUNTED_LIMIT = 100_000
 ITEM_SUFFIXES = (
     ".jsonl", ".ndjson", ".jsonlines", ".csv", ".tsv", ".json", ".npy", ".npz", ".png", ".jpg",
     ".jpeg", ".wav", ".tif", ".tiff", ".webp", ".exr", ".bmp", ".gif", ".flac", ".mp3",
 )  # fmt: skip
-"""Files that hold items: their content is compared between trials."""
+"""Files of items, whose content is compared between trials."""
 RESULTS_LIMIT = 16
 COPIED_BYTES = 64 << 20
-"""Largest file of items that is copied out of a layer."""
+"""Largest file of items copied out of a layer."""
 
 
 def changes(
     kept: int, layers: Sequence[tuple[str, str]], host: int, copies: str
 ) -> dict[str, list[Any]]:
-    """Return sorted absolute paths by kind of change, and more: see `Sandbox.changes`.
+    """Return sorted absolute paths by change, and more: see `Sandbox.changes`.
 
-    A layer is (the path it lies over, its folder). `kept` is the descriptor of the folder
-    of all, `host` that of the root of the real files.
+    A layer is (path below, folder). Descriptors: `kept`: folder of all; `host`: real root.
     """
     kinds = ("created", "changed", "removed", "written_at", "results")
     found: dict[str, list[Any]] = {kind: [] for kind in kinds}

@@ -1,7 +1,7 @@
 """Plan of the mounts of an overlay.
 
-The kernel lays no overlay over a folder with a mount in it that a user may not unmount.
-Such a folder is split: what lies in it is covered one by one.
+The kernel lays no overlay over a folder holding a mount that a user may not unmount.
+Such a folder is split: its content is covered one by one.
 """
 
 import itertools
@@ -18,8 +18,8 @@ FOLDERS_LIMIT = 1000
 """A folder of more is no place for folders of several owners."""
 
 How = Literal["overlay", "split", "sealed", "passes", "memory"]
-"""overlay: writes go to a layer. split: the same over a copy of the folder's own files, because
-others are mounted in it. sealed: shown read-only. passes: shown as it is. memory: private."""
+"""overlay: writes go to a layer. split: the same over a copy of the folder's own files, as
+others are mounted in it. sealed: shown read-only. passes: shown as is. memory: private."""
 
 
 class Mount(NamedTuple):
@@ -29,7 +29,7 @@ class Mount(NamedTuple):
 
 
 class FileTree:
-    """The real file tree; read it before entering namespaces."""
+    """Real file tree; read it before entering namespaces."""
 
     def __init__(self) -> None:
         self._owner = os.geteuid(), os.getegid()
@@ -80,7 +80,7 @@ def plan(
 ) -> dict[str, How]:
     """Plan the mounts by path, parents before children. Raises OSError.
 
-    `places` are where the program certainly writes: its working directory, its user's home.
+    `places` are where the program surely writes: working directory, user's home.
     """
     points = {mount.path for mount in mounts}
     steps: dict[str, How] = {}
@@ -120,7 +120,7 @@ def _covered(
 def _apart(folder: str, places: Iterable[str], tree: FileTree) -> Iterator[str]:
     """Yield writable folders that need their own overlay.
 
-    One would have to copy up a folder of others: /var/tmp, or /data above one's own.
+    One would copy up a folder of others: /var/tmp, or /data above one's own.
     """
     if tree.owns_all:
         return

@@ -1,7 +1,7 @@
 """Overlay: writes go to a temporary layer.
 
-The supervisor moves into its own user and mount namespace. In it each writable file system
-is an overlay: a layer of this trial above the real files. Unprivileged since Linux 5.11.
+The supervisor moves into its own user and mount namespace. There a layer of this trial
+lies over each writable file system. Unprivileged since Linux 5.11.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ DROPPED_CAPABILITIES = (
     kernel.CAP_SYS_ADMIN, kernel.CAP_SYS_CHROOT, kernel.CAP_SYS_PTRACE, kernel.CAP_SYS_MODULE,
     kernel.CAP_SYS_RAWIO, kernel.CAP_MKNOD,
 )  # fmt: skip
-"""With these root could take a mount away, or look into its supervisor."""
+"""With these root could remove a mount, or look into its supervisor."""
 
 
 class Overlay(Sandbox):
@@ -43,7 +43,7 @@ class Overlay(Sandbox):
     def __init__(self, policy: Mapping[str, Any], cwd: str) -> None:
         super().__init__()
         self._policy = policy
-        # A hidden host with an open network leaves its abstract sockets in reach.
+        # An open network leaves a hidden host's abstract sockets in reach.
         connect = (untrusted.CONNECT,) if policy["hidden"] and policy["network"] else ()
         self.listener = SyscallListener((*RENAMES, *connect), _judge)
         self._cwd = os.path.realpath(cwd)
@@ -55,7 +55,7 @@ class Overlay(Sandbox):
         self._put: list[str] = []
         """Files of ours that stand over the user's."""
         self._host = self._kept = -1
-        """Descriptors of the host's root, and of the folder of all layers."""
+        """Descriptors of the host's root, and the folder of all layers."""
 
     def enter(self) -> None:
         """Move in; files opened before are still the host's."""
@@ -82,12 +82,10 @@ class Overlay(Sandbox):
             with contextlib.suppress(OSError):
                 kernel.bind(path, root + path)
         for cache, kept in self._policy["caches"]:  # for the whole call
-            with contextlib.suppress(OSError):  # else it is thrown away with the trial
+            with contextlib.suppress(OSError):  # else it is lost with the trial
                 _lay_over(cache, root + cache, kept)
         for path in self._policy["passes"]:
-            with contextlib.suppress(
-                FileNotFoundError
-            ):  # it is gone since it was looked for
+            with contextlib.suppress(FileNotFoundError):  # gone since it was looked for
                 _let_through(path, root + path)
         for path in self._policy["sealed"]:
             with contextlib.suppress(FileNotFoundError):
@@ -101,7 +99,7 @@ class Overlay(Sandbox):
                 try:
                     self._cover(path, path, target)
                 except OSError:
-                    if os.path.isdir(path):  # else it is gone since it was looked at
+                    if os.path.isdir(path):  # else gone since it was looked at
                         self._sealed.append(path)
                         _show_sealed(path, target)
             case "split":
@@ -149,7 +147,7 @@ class Overlay(Sandbox):
             kernel.prctl(kernel.PR_CAPBSET_DROP, capability)
 
     def changes(self, copies: str) -> dict[str, Any] | None:
-        """Read the exact changes from the layers; None if it was never entered."""
+        """Read the exact changes from the layers; None if never entered."""
         if self._kept < 0:
             return None
         found: dict[str, Any] = layers.changes(self._kept, self._layers, self._host, copies)
@@ -188,7 +186,7 @@ def _lay_over(lower: str, target: str, folder: str) -> None:
         opened += [
             os.open(path, os.O_PATH | os.O_DIRECTORY) for path in (lower, upper, work)
         ]
-        # descriptors, because a path may hold the characters that separate options
+        # descriptors, as a path may hold the characters between options
         below, above, between = (f"/proc/self/fd/{number}" for number in opened)
         data = f"userxattr,lowerdir={below},upperdir={above},workdir={between}"
         kernel.mount(
@@ -217,7 +215,7 @@ def _copy_status(source: str, target: str) -> None:
 
 
 def _copied(folder: str, base: str) -> list[str]:
-    """Copy the small files of `folder`; return names to mount."""
+    """Copy small files of `folder`; return names to mount."""
     os.mkdir(base)
     shown, left = [], COPIED_BYTES
     with os.scandir(folder) as entries:
@@ -240,7 +238,7 @@ def _copied(folder: str, base: str) -> list[str]:
                 else:
                     os.mknod(copy)
                     shown.append(entry.name)
-            except FileNotFoundError:  # others work here, too
+            except FileNotFoundError:  # others work here
                 continue
     _copy_status(folder, base)
     return shown

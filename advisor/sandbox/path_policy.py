@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 SYSTEM_TREES = ("/proc", "/sys", "/dev")
-"""The kernel's own, without files of the user's. Devices stay, GPUs too."""
+"""The kernel's own, without files of the user. Devices stay, GPUs too."""
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  the kernel's name for it
 
@@ -25,7 +25,7 @@ class Cache(NamedTuple):
 
 
 INDUCTOR = "TORCHINDUCTOR_CACHE_DIR"
-"""Its cache lies below TMPDIR where this is not set."""
+"""Its cache lies below TMPDIR where this is unset."""
 CACHES = (
     Cache("XDG_CACHE_HOME", "~/.cache", rebuilt=False),
     Cache("HF_HOME", "~/.cache/huggingface", rebuilt=False),

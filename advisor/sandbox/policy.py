@@ -12,29 +12,29 @@ from advisor.sandbox.path_policy import SYSTEM_TREES, is_within
 Kind = Literal["overlay", "landlock", "guard"]
 
 LAYER_FOLDER = "GPU_ADVISOR_LAYER_FOLDER"
-"""Variable: folder on a disk for what a trial writes, in place of memory."""
+"""Variable: folder on a disk for a trial's writes, in place of memory."""
 KINDS: tuple[Kind, ...] = get_args(Kind)
 """The better before the worse."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxPolicy:
-    """Policy for writes, with absolute paths; the defaults confine nothing."""
+    """Policy for writes, in absolute paths; defaults confine nothing."""
 
     kind: Kind = "guard"
     passes: tuple[str, ...] = ()
-    """Folders that the program writes to for real: the trial's own."""
+    """Folders really written to: the trial's own."""
     sealed: tuple[str, ...] = ()
-    """Places in `passes` that an overlay shows read-only."""
+    """Places in `passes` shown read-only by an overlay."""
     caches: tuple[tuple[str, str], ...] = ()
-    """A cache of the user's, and the folder that keeps what trials add to it."""
+    """A user's cache, and the folder that keeps what trials add to it."""
     hidden: tuple[str, ...] = ()
-    """Folders that cannot be read; sockets of others cannot be reached either."""
+    """Unreadable folders; sockets of others cannot be reached either."""
     shown: tuple[str, ...] = ()
-    """Paths in `hidden` that are seen all the same."""
+    """Paths in `hidden` that are still seen."""
     network: bool = True
     layers: str = ""
-    """Folder of this trial alone in which the layers are put together."""
+    """Folder of this trial alone in which layers are put together."""
     upper_bytes: int = 0
     """Limit of writes in memory; 0: `layers` is on a disk, which is the limit."""
     private_memory: bool = True
@@ -91,7 +91,7 @@ def full_space(
 
 
 def denied_write(policy: SandboxPolicy, lines: Sequence[str], cwd: str) -> Failure | None:
-    """Explain the first line on a write that only the isolation denied."""
+    """Explain the first line on a write denied only by the isolation."""
     for line in lines:
         pathless = policy.kind == "landlock" and DENIED_WITHOUT_A_PATH.search(line)
         if not pathless and not DENIED.search(line):

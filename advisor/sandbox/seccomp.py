@@ -1,7 +1,7 @@
 """Decisions on system calls that need user space.
 
-Landlock knows no modes, owners, times and attributes. An overlay without privilege cannot
-rename folders of the lower layer. Other calls cost nothing.
+Landlock knows no modes, owners, times and attributes. An unprivileged overlay cannot rename
+folders of the lower layer. Other calls cost nothing.
 """
 
 import contextlib
@@ -117,7 +117,7 @@ class SyscallNotification(NamedTuple):
 class SyscallListener:
     """Listener for `calls` of one command, where allowed.
 
-    `judge` returns None to let the kernel do it, 0 when it has been done, else an error number.
+    `judge` returns None to leave it to the kernel, 0 when done, else an error number.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class SyscallListener:
         program = _program(self._architecture, tuple(self._calls))
         lines = ctypes.create_string_buffer(program, len(program))
         head = struct.pack("=HxxxxxxQ", len(program) // 8, ctypes.addressof(lines))
-        with contextlib.suppress(OSError):  # another listens already, or it is forbidden
+        with contextlib.suppress(OSError):  # another listens, or it is forbidden
             listener = kernel.syscall("seccomp", SET_MODE_FILTER, NEW_LISTENER, head)
             socket.send_fds(self._there, [b"l"], [listener])
             os.close(listener)
@@ -180,7 +180,7 @@ class SyscallListener:
     def error_of(self, notice: SyscallNotification) -> int | None:
         try:
             return self._judge(notice)
-        except (OSError, ValueError):  # its path cannot be read: it could lead anywhere
+        except (OSError, ValueError):  # its path is unreadable: it could lead anywhere
             return errno.EACCES
 
 
@@ -211,7 +211,7 @@ def rename_folder(notice: SyscallNotification) -> int | None:
         return None
     try:
         os.rename(old, new)
-    except OSError as problem:  # only this answer of the kernel's can be bettered
+    except OSError as problem:  # only this answer can be bettered
         return _moved(old, new) if problem.errno == errno.EXDEV else None
     return 0
 

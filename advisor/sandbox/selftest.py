@@ -1,7 +1,7 @@
 """Self-test of one kind of isolation.
 
 Run as `python -I -S selftest.py`, standard library only. stdin: {"policy": a SandboxPolicy, "cwd"}.
-stdout: the reason why it does not hold, or null.
+stdout: why it does not hold, or null.
 """
 
 import json

@@ -29,7 +29,7 @@ def start_loopback() -> None:
 
 
 def hide(root: str, policy: Mapping[str, Any]) -> None:
-    """Hide folders below `root`, except selected parts."""
+    """Hide folders below `root` except selected parts."""
     hidden = [path for path in policy["hidden"] if os.path.isdir(root + path)]
     opened = []
     for path in sorted({*policy["shown"], *policy["passes"]}):
