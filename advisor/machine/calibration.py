@@ -14,7 +14,7 @@ from advisor.model import GpuProfile
 
 FILE = "cards.json"
 REACHED = 0.9
-"""Share of a datasheet's rates that a large product or copy reaches."""
+"""Share of a datasheet's rates reached by a large product or copy."""
 
 
 class Rates(BaseModel, frozen=True, allow_inf_nan=False):
@@ -35,20 +35,20 @@ MEASURED = TypeAdapter(tuple[Rates, ...])
 
 
 def kept(folder: Path) -> tuple[Rates, ...]:
-    """Rates in a state folder, the newest last; none from a file that cannot be read."""
+    """Rates in a state folder, newest last; none from an unreadable file."""
     with contextlib.suppress(OSError, ValidationError):
         return MEASURED.validate_json((folder / FILE).read_bytes())
     return ()
 
 
 def keep(folder: Path, found: Sequence[Rates]) -> None:
-    """Keep rates, in the place of earlier ones of the same cards."""
+    """Keep rates, in place of earlier ones of the same cards."""
     new = {(each.name, round(each.memory_gib)): each for each in (*kept(folder), *found)}
     atomic.place(folder / FILE, MEASURED.dump_json(tuple(new.values()), indent=2), 0o600)
 
 
 def applied(card: GpuProfile, known: Sequence[Rates]) -> GpuProfile:
-    """Profile with the rates measured on such a card, if any, as peaks of a datasheet."""
+    """Profile with rates measured on such cards, if any, as datasheet peaks."""
     for each in known:
         found = profiles.match(each.name, each.memory_gib)
         if found is not None and found.name == card.name:

@@ -1,7 +1,7 @@
 """Contention: CPU use of others and CPU waits.
 
 The kernel counts how long each thread was ready to run and had no CPU. A run is contended
-when its own threads waited so, and others held a notable part of the machine.
+when its threads waited so, and others held a notable part of the machine.
 """
 
 import contextlib
@@ -21,32 +21,32 @@ from advisor.numbers import WORTH_SAYING
 
 SAMPLE_S = 0.5
 LIGHT = 0.01
-"""Largest share of one CPU that reading the processes may take."""
+"""Largest share of one CPU for reading the processes."""
 WAITED_SHARE = 0.10
-"""Least time that a contended run waited for CPUs, as a share of the window."""
+"""Least wait of a contended run for CPUs, as a share of the window."""
 OTHERS_SHARE = 0.25
-"""Least share of the machine that others hold beside a contended run."""
+"""Least share of the machine held by others beside a contended run."""
 STEAL_SHARE = 0.05
-"""Least share of CPU time, taken by the hypervisor, that is contention."""
+"""Least share of CPU time taken by the hypervisor that is contention."""
 HELD_SHARE = 0.01
 """Least share of busy samples with held clocks."""
 SAGGED_PCT = 5.0
 """Least spread of clocks under thermal slowdown; a warm laptop's are steady."""
 
 NAMED = 5
-"""Programs that a judgement names; a sentence has the first `MOST_NAMED`."""
+"""Programs a judgement names; a sentence has the first `MOST_NAMED`."""
 MOST_NAMED = 3
 LEAST_CPUS = 0.05
 """A process with fewer CPUs is not named."""
 SHORT_LIVED = "short-lived processes"
 UNSEEN = "GPU_ADVISOR_OTHERS"
-"""Environment: `unseen` where the host's account of others is wrong."""
+"""Variable: `unseen` where the host's account of others is wrong."""
 
 UNREADABLE = (psutil.Error, OSError, ValueError, IndexError, RuntimeError)
 """Errors of psutil where parts of /proc are missing."""
 
 Key = tuple[int, float]
-"""Process id and its time of creation."""
+"""Process id and time of creation."""
 Thread = tuple[int, int]
 
 
@@ -55,18 +55,18 @@ class LoadReading:
     time: float
     """Epoch seconds."""
     busy_s: float
-    """CPU seconds of all processes, on the CPUs that we may use."""
+    """CPU seconds of all processes, on the CPUs we may use."""
     steal_s: float
     own_s: Mapping[int, float]
     """CPU seconds by root: of the run, each trial beside it, this process."""
     waited_s: Mapping[Thread, float]
-    """Seconds that each thread of the run waited for a CPU so far."""
+    """Seconds each thread of the run waited for a CPU so far."""
     others: Mapping[Key, tuple[str, float]]
     """Name and CPU seconds of every other process."""
 
 
 RUNNING: set[int] = set()
-"""Roots of trials that run at once: to each other they are no neighbours."""
+"""Roots of trials that run at once: to each other no neighbours."""
 
 
 class LoadMonitor:
@@ -100,7 +100,7 @@ class LoadMonitor:
             cpu_s = times.user + times.system
             if root := roots.get(process.pid):
                 own_s[root] += cpu_s
-                if process.pid != os.getpid():  # our children are the trials before, too
+                if process.pid != os.getpid():  # our children are earlier trials, too
                     own_s[root] += times.children_user + times.children_system
             else:
                 key = process.pid, process.info["create_time"]
@@ -108,7 +108,7 @@ class LoadMonitor:
         busy_s = steal_s = 0.0
         for number, times in enumerate(psutil.cpu_times(percpu=True)):
             if number in self._cpus:
-                # interrupts have no owner, and include those of the run's own reads
+                # interrupts have no owner, and include those of the run's reads
                 busy_s += times.user + times.nice + times.system
                 steal_s += times.steal
         if not busy_s:
@@ -136,7 +136,7 @@ def look(seconds: float) -> Disturbance:
     found = monitor.between(begun, time.time())
     if found.others_cpus is None:
         return found
-    # nothing of ours waits yet, so the others alone decide
+    # nothing of ours waits yet, so others alone decide
     held = found.others_cpus > OTHERS_SHARE * len(os.sched_getaffinity(0))
     return replace(found, disturbed=held or (found.steal_share or 0.0) > STEAL_SHARE)
 
@@ -219,7 +219,7 @@ def unseen() -> bool:
 
 
 def _own_s(window: Sequence[LoadReading]) -> float:
-    """CPU seconds of our own trees; one that ended keeps what was read last."""
+    """CPU seconds of our trees; an ended one keeps its last reading."""
     last_s: dict[int, float] = {}
     for each in window:
         last_s |= each.own_s
@@ -241,7 +241,7 @@ def _busiest(
 
 
 def tree(root: int | None) -> list[psutil.Process]:
-    """Process `root` and its descendants; empty where it is gone."""
+    """Process `root` and descendants; empty if gone."""
     if root is not None:
         with contextlib.suppress(psutil.Error):
             process = psutil.Process(root)

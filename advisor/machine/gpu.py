@@ -1,4 +1,4 @@
-"""Access to NVML and to visible GPUs, or the reason why there is none."""
+"""Access to NVML and visible GPUs, or why there is none."""
 
 import contextlib
 import functools
@@ -27,7 +27,7 @@ def read_gpus(
 
 
 def shown_devices(environ: Mapping[str, str]) -> tuple[Any, list[Device], str | None]:
-    """Pynvml, the devices visible to CUDA, and why there is none."""
+    """Pynvml, devices visible to CUDA, and why there is none."""
     nvml, note = _load()
     if nvml is None:
         return None, [], note
@@ -46,9 +46,9 @@ def uvm_loaded(root: Path = ROOT) -> bool:
 
 
 def load_uvm(root: Path = ROOT) -> None:
-    """Load the UVM driver, by one cuInit in a process of its own.
+    """Load the UVM driver by one cuInit in its own process.
 
-    Its set-uid helper does nothing in a user namespace: a sandbox would show no device.
+    Its set-uid helper does nothing in a user namespace: a sandbox shows no device.
     """
     nvml, _ = _load()
     if uvm_loaded(root) or nvml is None or not _devices(nvml)[0]:
@@ -112,7 +112,7 @@ def _slices(nvml: Any, card: Device) -> list[Device]:
 def _visible(
     devices: list[Device], environ: Mapping[str, str]
 ) -> tuple[list[Device], str | None]:
-    """The devices CUDA_VISIBLE_DEVICES leaves, by CUDA's own rules.
+    """Devices that CUDA_VISIBLE_DEVICES leaves, by CUDA's rules.
 
     Entries are indices or (prefixes of) UUIDs; the first invalid one ends the list. Without
     CUDA_DEVICE_ORDER=PCI_BUS_ID, CUDA may number cards by speed, NVML does by bus.

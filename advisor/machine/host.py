@@ -18,7 +18,7 @@ UNLIMITED = 2**62
 
 
 def read_machine(environ: Mapping[str, str] = os.environ) -> Machine:
-    """Read the host facts of a program under `environ`."""
+    """Read host facts of a program under `environ`."""
     gpus, gpu_note = read_gpus(environ)
     ram = psutil.virtual_memory().total
     limits = (ram, memory_limit_bytes(), slurm_memory_bytes(environ))
@@ -43,7 +43,7 @@ def usable_cpus(environ: Mapping[str, str], root: Path = ROOT) -> int:
 
 
 def slurm_memory_bytes(environ: Mapping[str, str]) -> int | None:
-    """Memory that a Slurm job asked for on this node, or None for all."""
+    """Memory a Slurm job asked for on this node; None: all."""
     of_node = _count(environ, "SLURM_MEM_PER_NODE")
     of_cpus = _count(environ, "SLURM_MEM_PER_CPU") * _count(environ, "SLURM_CPUS_ON_NODE")
     return (of_node or of_cpus) << 20 or None
@@ -78,7 +78,7 @@ def _memory_limit(folder: Path) -> int | None:
 
 
 def memory_room_bytes(root: Path = ROOT) -> int | None:
-    """Free memory below the tightest limit, cached files included, or None."""
+    """Free memory below the tightest limit, with cached files, or None."""
     room = []
     for folder in cgroup_folders(root, "memory"):
         limit = _memory_limit(folder)
@@ -97,7 +97,7 @@ def memory_room_bytes(root: Path = ROOT) -> int | None:
 def cgroup_folders(root: Path, controller: str) -> Iterator[Path]:
     """Limiting cgroup folders, nearest first.
 
-    In a container the path of /proc/self/cgroup may be the host's: what does not exist is
+    In a container the path of /proc/self/cgroup may be the host's: what is missing is
     passed over, and the mount is the container's own group.
     """
     mount = root / "sys/fs/cgroup"
@@ -129,7 +129,7 @@ def nvidia_devices(root: Path = ROOT) -> int | None:
         found = list((root / "sys/bus/pci/devices").iterdir())
     except OSError:
         return None
-    return sum(  # display and 3D controllers: a card has a sound device beside
+    return sum(  # display and 3D controllers: a card has a sound device, too
         text_of(each / "vendor") == "0x10de" and text_of(each / "class").startswith("0x03")
         for each in found
     )

@@ -15,7 +15,7 @@ from advisor.errors import StateBusyError, StateUnusableError
 
 
 def runtime_dir() -> Path:
-    """Folder of this user's locks: TMPDIR may differ between jobs of one runner."""
+    """Folder of this user's locks: TMPDIR may differ between a runner's jobs."""
     own = os.environ.get("GPU_ADVISOR_RUNTIME_DIR")
     return Path(own or f"/tmp/gpu-advisor-{os.getuid()}")  # noqa: S108 (see _own_folder)
 

@@ -14,7 +14,7 @@ MARGIN = 0.09
 """Share of the card left free: fragmentation, ECC, driver, a longer input."""
 
 MEMORY_TOLERANCE = 0.15
-"""Allowed difference from the datasheet's memory: ECC alone takes 6 %."""
+"""Allowed gap to the datasheet's memory: ECC alone takes 6 %."""
 
 
 @functools.cache
@@ -46,7 +46,7 @@ def by_name(name: str) -> GpuProfile:
 def match(device_name: str, memory_gib: float | None = None) -> GpuProfile | None:
     """Find a profile by NVML name, or None.
 
-    Names are compared whole: `RTX 4060 Ti` is no `RTX 4060`. Of equal names the memory
+    Names are compared whole: `RTX 4060 Ti` is no `RTX 4060`. Of equal names memory
     decides; one far from the profile's (a vGPU, a slice) is another card.
     """
     wanted = _plain(device_name)

@@ -12,7 +12,7 @@ GIB = 2**30
 WORKING_S = 1.5
 """Look back for who ran kernels: past the slow reading before."""
 WORKING_PCT = 5
-"""A process with less of the multiprocessors, such as a desktop's, is idle."""
+"""A process with less of the multiprocessors, like a desktop's, is idle."""
 
 SOFTWARE_THERMAL = "software thermal slowdown"
 EVENT_REASONS = {
@@ -50,9 +50,9 @@ class GpuSample:
     processes: Mapping[int, float | None] | None = None
     """Processes with a compute context, and their GiB; unknown to NVML under WSL2."""
     own_pids: tuple[int, ...] = ()
-    """Those of `processes` that belong to the watched program."""
+    """Those of `processes` in the watched program."""
     hidden_pids: tuple[int, ...] = ()
-    """Those that do not exist in our process id namespace."""
+    """Those outside our process id namespace."""
     working_pids: tuple[int, ...] | None = None
     """Processes that ran kernels just now; empty also if the driver names none."""
 
@@ -65,7 +65,7 @@ class Device:
     handle: Any
     uuid: str | None
     mig: bool | None
-    """True with MIG enabled, False without MIG support, None if unknown."""
+    """True with MIG on, False without MIG support, None if unknown."""
 
 
 class GpuReader:
@@ -96,7 +96,7 @@ def optional(nvml: Any, call: Callable[..., T], *args: Any) -> T | None:
 
 
 def read_memory(nvml: Any, handle: Any) -> Any:
-    """Read bytes (total, free, used), without the driver's share where possible."""
+    """Read bytes (total, free, used), if possible without the driver's share."""
     try:
         return nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2)
     except nvml.NVMLError:
@@ -104,7 +104,7 @@ def read_memory(nvml: Any, handle: Any) -> Any:
 
 
 def _processes(nvml: Any, handle: Any) -> dict[int, float | None]:
-    # versioned: on an old driver the plain call raises what is no NVMLError
+    # versioned: an old driver's plain call raises what is no NVMLError
     listed = nvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)
     sizes = {process.pid: process.usedGpuMemory for process in listed}
     return {pid: None if size is None else size / GIB for pid, size in sizes.items()}
@@ -127,7 +127,7 @@ READINGS: dict[str, Callable[[Any, Any], Any]] = {
     "power_w": lambda n, h: n.nvmlDeviceGetPowerUsage(h) / 1000,
     "energy_j": lambda n, h: n.nvmlDeviceGetTotalEnergyConsumption(h) / 1000,
     "sm_clock_mhz": lambda n, h: float(n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_SM)),
-    # the older name, which every driver knows
+    # the older name, known to every driver
     "event_reasons": lambda n, h: int(n.nvmlDeviceGetCurrentClocksThrottleReasons(h)),
     "processes": _processes,
     "working_pids": _working_pids,

@@ -17,7 +17,7 @@ from advisor.model import Card, Telemetry
 
 
 def positions(uuids: Sequence[str | None], used: Sequence[Card]) -> list[int]:
-    """Positions of the cards a program used, among those watched.
+    """Positions of the cards used, among those watched.
 
     CUDA and NVML may number cards differently: UUIDs decide, else the number.
     """
@@ -49,11 +49,11 @@ HOW: dict[str, Callable[[list[Any]], Any]] = {
     "busy_samples": min,
     "foreign_pids": sum,
 }
-"""Way in which the figures of several cards become one."""
+"""Way in which figures of several cards become one."""
 
 
 def merged(each: Sequence[Telemetry]) -> Telemetry:
-    """Merge cards; a figure that one of them withholds is None."""
+    """Merge cards; a figure that one withholds is None."""
     whole: dict[str, Any] = {}
     for name, how in HOW.items():
         figures = [getattr(telemetry, name) for telemetry in each]
@@ -69,11 +69,11 @@ def merged(each: Sequence[Telemetry]) -> Telemetry:
 
 
 LAG_S = 1.0
-"""Longest time over which the driver averages utilisation and power."""
+"""Longest time over which drivers average utilisation and power."""
 COUNTER_WINDOW_S = 2.0
 """Shortest window for the energy counter, which ticks each 0.1 s or so."""
 COVERED = 0.9
-"""Share of the window that samples must span before a counter is scaled to it."""
+"""Share of the window that samples must span to scale a counter to it."""
 IDLE = 0x1
 NOT_READ = "too few readings of the card in the window"
 UNNAMED = "the driver does not say which programs work on the card"
@@ -82,7 +82,7 @@ UNNAMED = "the driver does not say which programs work on the card"
 def summed_up(
     samples: Sequence[GpuSample], gaps: Mapping[str, str], start: float, end: float
 ) -> Telemetry:
-    """Mean readings of one card over the window, with the reason of each gap."""
+    """Mean readings of a card over the window, with each gap's reason."""
     inside = [sample for sample in samples if start <= sample.time <= end]
     later = [sample for sample in inside if sample.time >= start + LAG_S]
     known = any(_is_busy(sample) is not None for sample in inside)
@@ -137,7 +137,7 @@ def _event_reasons(busy: Sequence[GpuSample]) -> tuple[tuple[str, float], ...]:
 def _foreign_pids(samples: Sequence[GpuSample], *, busy: bool) -> int | None:
     """Count other processes that ran kernels in two listings, or in the only one.
 
-    A context that only holds memory, such as a notebook's, does not count. None where the
+    A context that only holds memory, like a notebook's, does not count. None where the
     driver names processes of another namespace, or not who works.
     """
     listed = [sample for sample in samples if sample.processes is not None]
@@ -184,7 +184,7 @@ def _spread_pct(values: list[float]) -> float | None:
 
 INTERVAL_S = 0.1
 SLOW_INTERVAL_S = 1.0
-"""Between readings that take long: the processes."""
+"""Between slow readings: the processes."""
 
 
 class Sampler:
@@ -195,7 +195,7 @@ class Sampler:
         self._readers = [GpuReader(device, nvml) for device in devices]
         self._root = root
         self._own: set[int] = set()
-        """Process ids of the program, ended ones too: a driver may still list them."""
+        """Process ids of the program, even ended: a driver may still list them."""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
 

@@ -10,9 +10,9 @@ from advisor.model import Card, Gpu, GpuProfile, Machine
 CPU_PRECISIONS = ("float32", "bfloat16")
 
 FREE_SHARE = 0.92
-"""Share of the free memory that a candidate may use."""
+"""Share of free memory that a candidate may use."""
 IDLE_SHARE = 0.9
-"""Free share of its memory from which on a card is idle."""
+"""Free share of memory from which a card is idle."""
 CONTEXT_GIB = 0.5
 """CUDA's own memory on the stand-in card, beyond the cap."""
 
@@ -28,17 +28,17 @@ class Target:
     profile: GpuProfile | None = None
     gpu: Gpu | None = None
     memory_cap_gib: float | None = None
-    """Cap on the allocator of a larger card that stands in for the target."""
+    """Allocator cap of a larger card that stands in for the target."""
     figures: str = ""
     """One line: what the card could do. Empty where no profile is known."""
     note: str = ""
-    """The figures are not those of the target, and why; empty if it is present."""
+    """Reason why the figures are not the target's; empty if it is present."""
     environment: tuple[tuple[str, str], ...] = ()
     """Environment that selects `gpu`, if it is not the first."""
 
     @property
     def present(self) -> bool:
-        """True if the trials run on this very card."""
+        """True if trials run on this very card."""
         return not self.note
 
 
@@ -74,7 +74,7 @@ def memory_limit_gib(found: Target, host_gib: float) -> float:
 
 
 def equal_gpus(found: Target, machine: Machine) -> tuple[str, ...]:
-    """Idle visible cards of the same kind as the one that is there, by UUID."""
+    """Idle visible cards of the present one's kind, by UUID."""
     gpu = found.gpu
     if gpu is None or not found.present or found.environment or not gpu.uuid or gpu.mig:
         return ()
@@ -93,7 +93,7 @@ def computed_on(found: Target, machine: Machine, card: Card) -> Target:
     """Return `found` with the card actually used.
 
     CUDA may choose another than NVML's first, and in a container NVML may show none. A card
-    that was asked for by name, or stands in, stays.
+    asked for by name, or standing in, stays.
     """
     if not found.present or (found.gpu is not None and card.uuid is None):
         return found
