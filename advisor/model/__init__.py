@@ -1,6 +1,6 @@
 """The domain's nouns: facts we made, frozen, with units in their names.
 
-`None` always means "not measured" or "not known"; it is never written as 0.
+`None` always means "not measured" or "not known", and is never written as 0.
 """
 
 from advisor.model.machines import *

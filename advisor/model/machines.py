@@ -26,11 +26,11 @@ class GpuProfile:
     context_mib: int
     source: str
     short: str | None = None
-    """Name of a family that means this card: `h100`."""
+    """Family name that means this card: `h100`."""
     launch_s: float | None = None
-    """Time of the host to launch one operation, where it was measured."""
+    """Host time to launch one operation, where measured."""
     measured_on: str | None = None
-    """Day on which the rates were measured; None: they are the datasheet's."""
+    """Day the rates were measured; None: the datasheet's."""
 
     def tflops(self, dtype: str | None, *, tf32: bool = False) -> float | None:
         """Peak TFLOPS at a compute dtype, or None."""

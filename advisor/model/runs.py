@@ -1,4 +1,4 @@
-"""Run of one process: observations, windows and effects, or its failure."""
+"""Run of one process: observations, windows, effects, or its failure."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -27,10 +27,10 @@ TrainingSign = Literal["optimizer", "backward", "gradients"]
 """optimizer: one of torch's stepped; the others: the program steps by itself."""
 
 SAMPLER_FORWARDS = 4
-"""From so many forwards a unit on it is an iterative sampler."""
+"""From so many forwards a unit it is an iterative sampler."""
 
 TRAINING_STEPS = ("optimizer step", "training step")
-"""Kinds of step that end in an update: by torch's optimizer, or the program's own."""
+"""Kinds of step with an update: by torch's optimizer, or the program's own."""
 
 BEFORE_TRAINING = (
     "No optimizer step was seen: if this is a training, shorten its first evaluation"
@@ -105,9 +105,9 @@ class WhatIfOutcome:
     cost_s: float | None = None
     """Paid once, before the window: compilation."""
     caution: str | None = None
-    """Difference that it may make beyond speed."""
+    """Difference it may make beyond speed."""
     one_tensor: bool | None = None
-    """Autocast: what the model gives is one tensor, which went on in float32."""
+    """Autocast: the model gives one tensor, which went on in float32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,16 +121,16 @@ class Card:
     """As torch spells it; None before torch 2.5."""
     total_gib: float | None = None
     available_gib: float | None = None
-    """Free, and what the process held itself: all that it could have."""
+    """Free, and held by the process itself: all it could have."""
     compute_capability: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flops:
-    """Floating-point operations of one step, by torch's formulas."""
+    """Floating-point operations of one step by torch's formulas."""
 
     per_step: float | None = None
-    """At least: an operation that torch has no formula for is not counted."""
+    """At least: operations without a formula of torch are not counted."""
     why: str | None = None
 
 
@@ -155,9 +155,9 @@ class Footprint:
     """Parameters and buffers."""
     gradients: int
     optimizer: int
-    """State that it keeps from step to step."""
+    """State kept from step to step."""
     activations: int
-    """All else: the batch, and results of forwards, backwards and updates."""
+    """All else: the batch, results of forwards, backwards and updates."""
 
     @property
     def whole(self) -> int:
@@ -182,9 +182,9 @@ class Shares:
     compute: float | None = None
     """Of the host in the model's calls; of a device that computes, at work."""
     launch: float | None = None
-    """A device had only the kernels that the host was just launching."""
+    """A device had only the kernels the host was just launching."""
     sync: float | None = None
-    """A device was idle as the host had waited for it instead of queueing ahead."""
+    """A device was idle as the host had waited instead of queueing ahead."""
     other: float | None = None
     """Host code between the calls above; beside a device, with nothing queued."""
     saving: float | None = None
@@ -192,15 +192,15 @@ class Shares:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Straggler:
-    """Rank that works longest outside of backward passes."""
+    """Rank that works longest outside backward passes."""
 
     rank: int
     own_ms: float
-    """Its time in a step outside of backward passes."""
+    """Its time in a step outside backward passes."""
     others_ms: float
-    """Median of the same of the other ranks."""
+    """Median of the other ranks."""
     part: str
-    """Field of `Shares` in which most of the difference lies."""
+    """Field of `Shares` with most of the difference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,9 +294,9 @@ class ResultFile:
     first: tuple[tuple[float | str, ...], ...] = ()
     """Values of the first items, in order; of texts a digest."""
     sampled: bool = False
-    """True for values of pictures or sounds, of which a few may differ."""
+    """True for values of pictures or sounds: a few may differ."""
     digest: str | None = None
-    """Digest of the whole file, if its content is unreadable."""
+    """Digest of the file, if its content is unreadable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,9 +308,9 @@ class Run:
     """Units of work finished inside the window."""
     units_per_s: float
     tokens_per_s: float | None = None
-    """Token positions a second, without known padding; None: no tokens go in."""
+    """Token positions a second without known padding; None: no tokens."""
     rate_source: str
-    """Way in which the units were counted: `optimizer steps x batch`."""
+    """Way of counting units: `optimizer steps x batch`."""
     window_start: float
     window_end: float
     """Epoch seconds of the measured window."""
@@ -318,30 +318,30 @@ class Run:
     """Units/s of consecutive sub-windows: for steadiness, never a sample."""
     disturbance: Disturbance = field(default_factory=Disturbance)
     step_ms: float | None = None
-    """Mean wall time of one training step, loader batch or root forward."""
+    """Mean wall time of a training step, loader batch or root forward."""
     step_kind: str | None = None
     probe_share: float = 0.0
-    """Share of the window in the probe's hooks, on a CPU, as they measured it."""
+    """Share of the window in the probe's hooks, on a CPU, by their measure."""
     latency_p50_ms: float | None = None
     """Half of the batches took so long or less; None of less than one."""
     latency_p95_ms: float | None = None
     """The same of 95 in a hundred; of fewer than 20 the slowest."""
     wait_share: float | None = None
-    """Part of the window inside the loader's `__next__`; None without a loader."""
+    """Share of the window in the loader's `__next__`; None without a loader."""
     shares: Shares = field(default_factory=Shares)
     stages: tuple[Stage, ...] = ()
-    """Networks that took turns in an inference, by their first calls."""
+    """Networks in turn in an inference, by their first calls."""
     phases: tuple[RunPhase, ...] = ()
-    """Of the whole process: seconds that sum to its wall time. None of several ranks."""
+    """Of the whole process: seconds that sum to wall time. None of several ranks."""
     host_growth_gib_per_min: float | None = None
-    """Growth of host memory after the first third; None of less than a minute."""
+    """Growth of host memory after the first third; None below a minute."""
     whole_units: float = 0.0
     """Units finished from load to result, not extrapolated from forwards."""
     peak_mem_gib: float | None = None
     """Device allocator peak; without a device the process tree's peak RSS."""
     peak_host_gib: float | None = None
     peak_device_gib: float | None = None
-    """Peak of the device allocator with freed blocks: the card must give it."""
+    """Device allocator peak with freed blocks: the card must give it."""
     losses: tuple[float, ...] = ()
     effects: Effects = field(default_factory=Effects)
     ceilings: tuple[LoaderCeiling, ...] = ()
@@ -349,40 +349,40 @@ class Run:
     syncs: tuple[SyncPoint, ...] = ()
     """The costliest first."""
     flops: Flops | None = None
-    """None where no card computed, or the plan did not ask for the parts."""
+    """None if no card computed, or the plan did not ask for it."""
     footprint: Footprint | None = None
-    """None without a card, an optimizer of torch's, or the plan's asking for it."""
+    """None without a card, an optimizer of torch, or the plan's request."""
     trace: dict[str, object] | None = None
     """Operations and storages of one step, as the probe wrote them: untrusted."""
     whatif: WhatIfOutcome | None = None
-    """None where the plan had none, or the probe could not say."""
+    """None if the plan had none, or the probe could not say."""
     telemetry: Telemetry = field(default_factory=Telemetry)
     cards: tuple[Card, ...] = ()
-    """Of the model, one for each rank; none on a CPU, or where it was not seen."""
+    """Of the model, one per rank; none on a CPU, or if not seen."""
     ranks: int = 1
     rank_units_per_s: tuple[float, ...] = ()
     rank_mem_gib: tuple[float, ...] = ()
-    """Peak of the device allocator of each rank; none on a CPU."""
+    """Device allocator peak of each rank; none on a CPU."""
     backward_share: float | None = None
-    """Of the window in backward passes, at whose end ranks wait for each other."""
+    """Of the window in backward passes, at whose end ranks wait."""
     straggler: Straggler | None = None
-    """Of ranks that update together, the one waited for. The shares are its own."""
+    """Of ranks that update together, the one waited for; the shares are its own."""
     files_created: tuple[str, ...] = ()
-    """Outside of scratch, relative to the working directory; an overlay drops them."""
+    """Outside scratch, relative to the working directory; an overlay drops them."""
     files_changed: tuple[str, ...] = ()
-    """Files of the user that the program altered or removed, named likewise."""
+    """User's files that the program altered or removed, named likewise."""
     files_in_window: int | None = None
-    """Files that are no logs, last written inside the window; None: not known."""
+    """Files that are no logs, last written inside the window; None: unknown."""
     results: tuple[ResultFile, ...] = ()
-    """Files of items that the run left, as far as the isolation shows them."""
+    """Files of items left by the run, as far as the isolation shows them."""
     isolation: str | None = None
-    """Isolation of the writes: overlay, landlock, or guard (nothing but names)."""
+    """Isolation of writes: overlay, landlock, or guard (only names)."""
     to_its_end: bool = False
     stdout_tail: str = ""
     startup_s: float | None = None
     """Process start to first step."""
     window_ended_s: float | None = None
-    """Process start to the end of the window; diagnostics follow it."""
+    """Process start to the window's end; diagnostics follow it."""
     exit_code: int | None = None
     wall_s: float = 0.0
     notes: tuple[str, ...] = ()

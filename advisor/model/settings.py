@@ -9,12 +9,12 @@ from advisor.model.runs import JsonScalar, KnobClass, Phase
 
 
 def digest_of(facts: object) -> str:
-    """Short digest of plain facts: equal ones have the same."""
+    """Short digest of plain facts, the same for equal ones."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def leaf_of(path: str) -> str:
-    """The last part of a path: `c` of `a.b[0].c`."""
+    """Last part of a path: `c` of `a.b[0].c`."""
     return path.rsplit(".", 1)[-1]
 
 
@@ -36,7 +36,7 @@ class Knob:
     """device, global or micro: who shares the value."""
     editable: bool = True
     why: str = ""
-    """Why it is taken for a knob, and if not editable, why not."""
+    """Why it is a knob, and if not editable, why not."""
     comment: str | None = None
 
 
@@ -61,7 +61,7 @@ class FalseMatch:
 
 
 SHORT_NAMES = {"batch_size": "batch", "num_workers": "workers"}
-"""Words of a label for kinds whose settings have long names."""
+"""Label words for kinds of long names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,7 @@ class Candidate:
 
     @property
     def key(self) -> str:
-        """Key of the values, independent of their order."""
+        """Key of the values in any order."""
         values = sorted((c.document, c.path, c.new) for c in self.changes)
         return digest_of(values)
 
@@ -113,7 +113,7 @@ class Candidate:
         return replace(self, changes=tuple(c for c in merged.values() if c.new != c.old))
 
     def only(self, *classes: KnobClass) -> Self:
-        """The part of this candidate that belongs to `classes`."""
+        """Part of this candidate that belongs to `classes`."""
         return replace(
             self, changes=tuple(c for c in self.changes if c.knob_class in classes)
         )

@@ -1,4 +1,4 @@
-"""Trial: one process to be run, with its plan and its outcome."""
+"""Trial: one process to run, its plan and outcome."""
 
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, Self
@@ -16,10 +16,10 @@ class Interval:
     low: float
     high: float
     n: int
-    """Number of independent units (processes or pairs of processes)."""
+    """Independent units (processes or pairs of processes)."""
 
     def widened(self, share: float) -> Self:
-        """Interval of a ratio, its bounds at least `share` off the estimate."""
+        """Interval of a ratio, bounds at least `share` off the estimate."""
         least, most = self.estimate / (1 + share), self.estimate * (1 + share)
         return replace(self, low=min(self.low, least), high=max(self.high, most))
 
@@ -54,7 +54,7 @@ class Advice(NamedTuple):
     title: str
     gain: Interval
     detail: str
-    """Sentences for the report, printed as they are."""
+    """Sentences for the report, printed as is."""
     site: str | None = None
     patch: str | None = None
 
@@ -68,26 +68,26 @@ class MeasurePlan:
     measure_s: float = 3.0
     min_steps: int = 20
     whole_batches: int = 0
-    """In window mode, finish at least this many loader batches before stopping."""
+    """In window mode, finish at least this many loader batches."""
     longest_s: float | None = None
-    """In window mode, stop so long after the first step in any case."""
+    """In window mode, stop so long after the first step anyway."""
     validation: bool = False
     """Measure the validations of a training, not its updates."""
     forwards_per_unit: float | None = None
     """Of an earlier whole unit: an iterative sampler may stop inside a batch."""
     ceilings_workers: tuple[int, ...] = ()
-    """After the window: profile a step, and run the loader alone by each count."""
+    """After the window: profile a step, run the loader alone by each count."""
     ceilings_s: float = 1.5
     trace: bool = False
     """After the window: list operations and storages of a step, to predict."""
     stand_in: GpuProfile | None = None
-    """Card that the program believes to have, on a host without one."""
+    """Card the program believes to have, on a host without one."""
     whatif: str | None = None
     """Tried in the process: `channels_last`, `loader.num_workers=4@train.py:88`."""
     memory_cap_gib: float | None = None
-    """Cap on the CUDA allocator, to stand in for a smaller card."""
+    """Cap on the CUDA allocator, to emulate a smaller card."""
     unit_regex: str | None = None
-    """Count output lines that match; group 1, if any, is a number of units."""
+    """Count output lines that match; group 1, if any, is the units."""
 
     @property
     def whole(self) -> bool:
@@ -108,7 +108,7 @@ class Origins:
     """Files whose loading the probe records."""
 
     roots: tuple[str, ...]
-    """Folders, links resolved, whose executed files are recorded."""
+    """Folders, links resolved, of executed files to record."""
     names: tuple[str, ...]
     """File names recorded with their hash in any folder."""
 
@@ -122,10 +122,10 @@ class Trial:
     label: str
     candidate: Candidate
     command: tuple[str, ...]
-    """The user's argv; the copy of a TrialFile replaces its original there."""
+    """User's argv; the copy of a TrialFile replaces its original there."""
     cwd: str
     scratch: str
-    """Directory of this trial alone: TMPDIR, outputs, probe records, logs."""
+    """This trial's own folder: TMPDIR, outputs, probe records, logs."""
     files: tuple[TrialFile, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
     plan: MeasurePlan = field(default_factory=MeasurePlan)
@@ -136,19 +136,19 @@ class Trial:
     """Longest silence after a step."""
     total_limit_s: float = 600.0
     steps_limit_s: float | None = None
-    """Longest time from the first step to the window's end; None: the other limits."""
+    """Longest time from first step to window's end; None: the other limits."""
     allow_writes: bool = False
-    """Let a program that nothing isolates write to the user's existing files."""
+    """Let an unisolated program write to the user's existing files."""
     spared: tuple[str, ...] = ()
     """Absolute paths never written; under Landlock nothing is made beside them."""
     hidden: tuple[str, ...] = ()
-    """Folders that the program cannot read, nor connect to others' sockets there."""
+    """Folders the program cannot read, nor connect to others' sockets there."""
     shown: tuple[str, ...] = ()
-    """Paths in `hidden` that the program sees all the same."""
+    """Paths in `hidden` that the program still sees."""
     network: bool = True
     """Leave the network open, where the host could close it."""
     made: tuple[str, ...] = ()
     """Files that earlier trials created, relative to `cwd` or absolute."""
     caches: str | None = None
-    """Folder with what trials add to caches, for later trials of the call."""
+    """Folder of what trials add to caches, for the call's later trials."""
     origins: Origins | None = None
