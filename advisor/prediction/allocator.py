@@ -1,8 +1,8 @@
-"""Memory that torch's caching allocator takes for a step.
+"""Memory taken by torch's caching allocator for a step.
 
 Rules of torch's CUDACachingAllocator: sizes are rounded to 512 bytes; up to 1 MiB come from
 segments of 2 MiB, up to 10 MiB of 20 MiB, others of sizes rounded to 2 MiB. Free blocks are
-split where enough is left, and merged. A full card first gets unused segments back.
+split if enough is left, and merged. A full card first gets unused segments back.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ROUND = 512
 SMALL, SMALL_SEGMENT = MIB, 2 * MIB
 MIDDLE, MIDDLE_SEGMENT = 10 * MIB, 20 * MIB
 SPLIT_REMAINDER = {True: ROUND, False: MIB + ROUND}
-"""Least rest of a split block, of small and of large ones."""
+"""Least rest of a split block, small and large."""
 BY_SIZE = attrgetter("size")
 
 
@@ -52,7 +52,7 @@ class Allocator:
         """Free blocks, small and large ones, ordered by size."""
 
     def take(self, size: float) -> _Block:
-        """Allocate `size` bytes. Raises MemoryError where the card has no room for them."""
+        """Allocate `size` bytes. Raises MemoryError if the card lacks room."""
         wanted = max(ROUND, math.ceil(size / ROUND) * ROUND)
         small = wanted <= SMALL
         free = self._free[small]
@@ -78,7 +78,7 @@ class Allocator:
         return block
 
     def give(self, block: _Block) -> None:
-        """Free a block, and merge it with free neighbours."""
+        """Free a block and merge it with free neighbours."""
         self.allocated -= block.size
         block.free = True
         free = self._free[block.small]
@@ -125,10 +125,7 @@ def fits(trace: Trace, room: float) -> bool:
 
 
 def peak_of(trace: Trace, room: float = math.inf) -> Peak:
-    """Peaks over two equal steps; what the first leaves is freed in between.
-
-    Raises MemoryError where they do not fit in `room` bytes.
-    """
+    """Peaks over two equal steps, rest freed between. Raises MemoryError above `room`."""
     allocator = Allocator(room)
     for size in trace.held:
         allocator.take(size)

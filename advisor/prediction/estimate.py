@@ -24,7 +24,7 @@ INFERENCE = Rates(
     compute={MATRIX: 0.9, CONVOLUTION: 0.9, GROUPED: 0.4, ATTENTION: 0.9, OTHER: 1.0},
     bandwidth=0.7,
 )
-"""Fitted on 52 models of timm's RTX 3090 table (autocast); docs/prediction.md has the errors."""
+"""Fitted on 52 models of timm's RTX 3090 table (autocast); errors in docs/prediction.md."""
 TRAINING = Rates(
     compute={MATRIX: 0.9, CONVOLUTION: 0.9, GROUPED: 0.1, ATTENTION: 0.3, OTHER: 1.0},
     bandwidth=0.55,
@@ -37,17 +37,17 @@ VALIDATED = {
     ("a100-80", True): 0.15,
     ("a100-40", True): 0.2,
 }
-"""Errors of 9 in 10 models that were not fitted, rounded up, by card and `trains`."""
+"""Errors of 9 in 10 unfitted models, rounded up, by card and `trains`."""
 NOT_VALIDATED = 0.6
-"""Error that is assumed elsewhere."""
+"""Error assumed elsewhere."""
 TRANSFER_ERROR = 0.3
-"""Error where the program was timed on another card."""
+"""Error if the program was timed on another card."""
 STEADY_CLOCK = 0.83
 """Share of its tensor rates that a card other than GeForce holds in products."""
 KERNEL_S = 3e-6
 """Least time of a kernel on the card."""
 LAUNCH_S = 6e-6
-"""Time of the host to launch one operation of an eager program."""
+"""Host time to launch one operation of an eager program."""
 
 
 class StepTime(NamedTuple):
@@ -74,7 +74,7 @@ def step_time(trace: Trace, card: GpuProfile, rates: Rates = INFERENCE) -> StepT
 
 
 def _peak_flops(card: GpuProfile, op: Operation) -> float:
-    """Operations a second that the card could do of this kind."""
+    """Operations of this kind a second on the card."""
     on_tensor_cores = card.tflops(op.dtype) if op.dtype != "float32" else None
     if on_tensor_cores is None:
         return card.fp32_tflops * 1e12
@@ -87,13 +87,13 @@ def _peak_flops(card: GpuProfile, op: Operation) -> float:
 WORKSPACE_GIB = 8.1 / 1024
 """cuBLAS's own memory."""
 FITS_SHARE = 0.9
-"""Share of the usable memory that the largest batch may need."""
+"""Share of usable memory that the largest batch may need."""
 MEMORY_ERROR = 0.15
 """Not validated on a card."""
 LARGEST_BATCH = 1 << 16
 DOUBLINGS = 16
 TIE = 0.05
-"""A batch is worth its memory if its rate is better by more."""
+"""A batch whose rate is better by more is worth its memory."""
 GIB = 1024.0**3
 
 
@@ -104,13 +104,13 @@ class Traced:
     run: Run
     own: Trace
     line: tuple[Trace, Trace] | None = None
-    """Traces of two batches, maybe the own one, that give any other."""
+    """Traces of two batches, maybe its own, that give any other."""
     measured_on: GpuProfile | None = None
-    """Card of this host that ran the program, if its profile is known."""
+    """This host's card that ran the program, if its profile is known."""
 
     @property
     def largest(self) -> int:
-        """Largest batch that is worth a look."""
+        """Largest batch worth a look."""
         return min(LARGEST_BATCH, self.run.effects.data_items or LARGEST_BATCH)
 
     @property
@@ -121,7 +121,7 @@ class Traced:
 
     @property
     def rates(self) -> Rates:
-        """Shares of a card's peak rates that such programs reach."""
+        """Shares of peak rates that such programs reach."""
         return TRAINING if self.run.trains else INFERENCE
 
     def error(self, card: GpuProfile) -> float | None:
@@ -132,7 +132,7 @@ class Traced:
         return VALIDATED.get((card.name, self.run.trains)) if half else None
 
     def computed_in(self, dtype: str) -> Self:
-        """Program whose products of 32 bits are computed in `dtype`."""
+        """Program with products of 32 bits computed in `dtype`."""
         line = self.line and (
             self.line[0].computed_in(dtype),
             self.line[1].computed_in(dtype),
@@ -152,9 +152,9 @@ class Estimate:
     card: str
     batch: float
     precision: str | None = None
-    """Of products, where it is not the program's own."""
+    """Of products, if not the program's own."""
     suggested: bool = False
-    """Smallest batch whose rate ties with the best of those that fit."""
+    """Smallest batch whose rate ties with the best that fits."""
     largest_batch: bool = False
     fits: bool
     units_per_s: float
@@ -167,14 +167,14 @@ class Estimate:
     """Of tensors alone."""
     speed_validated: bool
     price_of_1000: float | None
-    """Of 1,000 units; None: no price of the card is known."""
+    """Of 1,000 units; None: no price is known."""
     price_of_1000_range: tuple[float, float] | None
 
 
 def estimates(
     found: Traced, cards: Sequence[GpuProfile], prices: Mapping[str, float]
 ) -> list[Estimate]:
-    """Figures of each card at the configured, the suggested and the largest batch."""
+    """Figures of each card at the configured, suggested and largest batch."""
     own = found.own.batch
     made: list[Estimate] = []
     for card in cards:
@@ -189,7 +189,7 @@ def estimates(
 def precisions(
     found: Traced, autocast: Traced | None, cards: Sequence[GpuProfile]
 ) -> list[Estimate]:
-    """Figures of each card at the suggested batch of each precision that it has."""
+    """Figures of each card at the suggested batch of its precisions."""
     own = {dtype: found.computed_in(dtype) for dtype in ("float32", "tf32")}
     variants = {**own, **({"bfloat16": autocast} if autocast else {})}
     made = []
@@ -203,7 +203,7 @@ def precisions(
 
 
 def largest_batch(found: Traced, card: GpuProfile) -> float | None:
-    """Largest batch that fits; None where no other batch is known."""
+    """Largest batch that fits; None if no other batch is known."""
     if found.line is None:
         return None
     room, batches = room_gib(card) * GIB, range(1, found.largest + 1)
@@ -214,7 +214,7 @@ def largest_batch(found: Traced, card: GpuProfile) -> float | None:
 
 
 def suggested_batch(found: Traced, card: GpuProfile, most: float) -> float:
-    """Smallest of `most` and the sizes below it that ties with the best."""
+    """Smallest of `most` and sizes below that ties with the best."""
     sizes = [*(size for size in found.sizes if size < most), most]
     times = (step_time(found.at(size), card, found.rates).seconds for size in sizes)
     rates = [size / seconds for size, seconds in zip(sizes, times, strict=True)]
@@ -224,7 +224,7 @@ def suggested_batch(found: Traced, card: GpuProfile, most: float) -> float:
 
 
 def room_gib(card: GpuProfile) -> float:
-    """Memory of a card for what the program reserves."""
+    """Card memory for what the program reserves."""
     return FITS_SHARE * profiles.usable_gib(card) - WORKSPACE_GIB
 
 

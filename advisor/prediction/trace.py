@@ -24,17 +24,17 @@ class Operation(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """Operations of one step, and the storages that it makes and frees."""
+    """Operations of one step, and the storages it makes and frees."""
 
     batch: float
     ops: tuple[Operation, ...]
     held: tuple[Amount, ...]
-    """Bytes of storages that were there before: parameters, optimizer state, inputs."""
+    """Bytes of earlier storages: parameters, optimizer state, inputs."""
     events: tuple[FiniteFloat, ...]
-    """Bytes of a storage that is made, or -1 - n where the nth is freed."""
+    """Bytes of a storage made, or -1 - n where the nth is freed."""
 
     def computed_in(self, dtype: str) -> Self:
-        """Step whose products of 32 bits are computed in `dtype`."""
+        """Step with products of 32 bits computed in `dtype`."""
         wide = {"float32", "tf32"}
         ops = (
             op._replace(dtype=dtype) if op.flops and op.dtype in wide else op
