@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 DRAFT = ".gpu-advisor-draft"
-"""Ending of drafts; they begin with a dot and the name of their file."""
+"""Ending of drafts, which begin with a dot and their file's name."""
 
 
 def place(path: Path, content: bytes, mode: int) -> None:

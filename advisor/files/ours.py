@@ -1,6 +1,6 @@
 """Output files: claimed before anything is spent, written whole.
 
-A place is ours if nothing is there, if the file is empty, or if it carries our mark.
+A place is ours if empty, or if its file is empty or carries our mark.
 """
 
 import os
@@ -24,9 +24,9 @@ MARKS = {
 """By suffix: mark of an output, on a line near its start or end."""
 
 LEAST_BYTES = 1 << 16
-"""Space that a disk must have for an output."""
+"""Disk space needed for an output."""
 _LOOKED_AT = 512
-"""Bytes at either end of a file that may hold its mark."""
+"""Bytes at either end that may hold a file's mark."""
 
 
 def is_marked(path: Path) -> bool:
@@ -49,9 +49,9 @@ class Claim:
 
     places: frozenset[Path]
     never: tuple[Path, ...]
-    """Files of the user's that no place may be, under any name."""
+    """User's files that no place may be, under any name."""
     mode: int
-    """Permissions of what is written: never more than those of the config."""
+    """Permissions of writes: never more than the config's."""
     overwrite: bool
 
     def write(self, path: Path, content: bytes) -> None:
@@ -114,7 +114,7 @@ def _refusal(place: Path, why: str) -> OutputRefusedError:
 
 
 def _refuse_foreign(place: Path, claimed: Claim) -> os.stat_result | None:
-    """Refuse a file of another's; else its facts. Raises OutputRefusedError."""
+    """Refuse another's file; else its facts. Raises OutputRefusedError."""
     try:
         facts = place.lstat()
     except FileNotFoundError:
@@ -144,7 +144,7 @@ def _refuse_foreign(place: Path, claimed: Claim) -> os.stat_result | None:
 
 
 def _refuse_unwritable(place: Path) -> None:
-    """Try to write there, without a name. Raises OutputRefusedError."""
+    """Try to write there unnamed. Raises OutputRefusedError."""
     folder = place.parent
     while not os.path.lexists(folder):
         folder = folder.parent

@@ -1,4 +1,4 @@
-"""Bounded, non-blocking reads of files, that follow no link out of a folder."""
+"""Bounded, non-blocking reads that follow no link out of a folder."""
 
 import contextlib
 import errno
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePath
 
 MAX_BYTES = 64 * 1024 * 1024
-"""Largest record that is read; real ones are below 1 MiB."""
+"""Largest record read; real ones are below 1 MiB."""
 KINDS = {
     stat.S_IFDIR: "a directory",
     stat.S_IFSOCK: "a socket",
