@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[1]
-CEILINGS = {"advisor": 34_000, "tests": 26_000, "benchmarks": 7_000}
+CEILINGS = {"advisor": 33_000, "tests": 26_000, "benchmarks": 7_000}
 """Lines of Python in each folder."""
+WIDEST, MOST_COMPLEX = 38.26, 4.59
+"""Mean width of a line and mean complexity of a function, before the house was rebuilt."""
 RIDDLE = re.compile(
     r"(What|Where|Who|Whom|Whose|Whether|How|Of|So many|Nobody|Nothing|None of)\b"
 )
@@ -98,12 +100,15 @@ def main() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
-    widths = [
+    lengths = [
         len(line) for path in sources("advisor") for line in path.read_text().splitlines()
     ]
     mean = statistics.mean(complexity(each) for each in functions)
+    width = statistics.mean(lengths)
+    if width > WIDEST or mean > MOST_COMPLEX:
+        over.append("density")
     print(f"functions: {len(functions):,}, mean complexity {mean:.2f}")
-    print(f"line length: mean {statistics.mean(widths):.1f}")
+    print(f"line length: mean {width:.2f}")
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         words = words_a_sentence(page.read_text())
         if words > 20:
