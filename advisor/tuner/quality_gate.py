@@ -17,6 +17,7 @@ from advisor.tuner import output_check
 from advisor.tuner.state import (
     MARGIN,
     OUT_OF_TIME,
+    QUALITY_OF,
     Trials,
     TunerState,
     run_comparison,
@@ -134,7 +135,7 @@ def assess(
 ) -> tuple[TunerState, Verdict]:
     """Judge the pairs, and log the declared measures."""
     if not pairs:
-        full = any(entry.what == variant.label for entry in state.skipped)
+        full = any(entry.what == QUALITY_OF + variant.label for entry in state.skipped)
         why = "the budget had no room for the run" if full else "a run failed"
         why = f"{name} could not be judged: {why}."
         return state, Verdict(inside=False, why=why, refuted=False)

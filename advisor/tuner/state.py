@@ -104,6 +104,7 @@ MARGIN = 1.1
 """Processes differ, and a confirmation ends within the budget."""
 RECENT = 8
 """Processes that tell how long others delay one now."""
+QUALITY_OF = "the quality of "
 OUT_OF_TIME = "The budget was spent before another value could run."
 
 
@@ -534,8 +535,7 @@ def run_trial(
 
     `more_s`: time of what would follow, for the named budget.
     """
-    quality = "the quality of " if request.purpose == "quality" else ""
-    what = f"{quality}{request.label}"
+    what = f"{QUALITY_OF if request.purpose == 'quality' else ''}{request.label}"
     kept_s = state.reserve_s if kept_s is None else kept_s
     if request.expected_s > state.remaining_s - kept_s:
         needed_s = request.expected_s + more_s
