@@ -162,9 +162,8 @@ def find_window(
     began = series.bounds[steady]
     late = (series.bounds[-1] if now is None else now) - began >= LATE * plan.measure_s
     marked = set(series.marks)
-    marks = [
-        m for m in series.marks if m >= steady and m - 1 not in marked
-    ]  # neighbours are one
+    # neighbours are one
+    marks = [m for m in series.marks if m >= steady and m - 1 not in marked]
     if len(marks) > 1:
         cycle_s = median([series.clock[b] - series.clock[a] for a, b in pairwise(marks)])
         cycles = Window(series, marks[0], marks[-1])

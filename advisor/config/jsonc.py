@@ -48,9 +48,8 @@ def _leaves(
         members = {}
         while (key := next(rest))[0] != "}":
             place = spelling.member(path, json.loads(key[0]))
-            members[place] = list(
-                _leaves(next(rest), rest, place)
-            )  # of equal keys the last counts
+            # of equal keys the last counts
+            members[place] = list(_leaves(next(rest), rest, place))
         yield from itertools.chain.from_iterable(members.values())
     elif token[0] == "[":
         number = 0

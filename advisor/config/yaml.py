@@ -98,10 +98,8 @@ class _Reader:
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 raise self._error(key, "a list or a mapping stands where a key should be")
-            members[key.tag, key.value] = (
-                key,
-                value,
-            )  # of equal keys the last counts
+            # of equal keys the last counts
+            members[key.tag, key.value] = (key, value)
         for key, value in members.values():
             place = spelling.member(path, key.value)
             yield from self.leaves(value, place, key.end_mark.index)

@@ -338,9 +338,8 @@ def difference(
     changed: dict[str, Mapping[Variant, str | None]] = {}
     for path in sorted({*(listed or "").split("\0"), *(new or "").split("\0")} - {""}):
         hashes = {arm: _digest(tops[arm] / path) for arm in ARMS}
-        if hashes["base"] != hashes["head"] or not any(
-            hashes.values()
-        ):  # a submodule has none
+        # a submodule has none
+        if hashes["base"] != hashes["head"] or not any(hashes.values()):
             changed[path] = hashes
     return Difference(tops=tops, changed=changed, shared=tuple(shared))
 

@@ -182,9 +182,8 @@ def _measure(args: argparse.Namespace, inputs: Inputs, job: github.Job) -> GateR
             claim([args.history], overwrite=True)
         else:
             base = stack.enter_context(checkout.base_of(head, args.base_ref, args.link))
-            known = config.declared(
-                base
-            )  # a change that loosens a limit is judged by the old one
+            # a change that loosens a limit is judged by the old one
+            known = config.declared(base)
             limits = {
                 p.name: known[p.name].workload.gate for p in programs if p.name in known
             }

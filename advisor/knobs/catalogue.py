@@ -230,6 +230,5 @@ def rescaled_schedule(
             low = middle
         else:
             high = middle
-    return float(f"{start * low:.6g}"), float(
-        f"{end * low:.6g}"
-    )  # its error is below 0.1 %
+    # its error is below 0.1 %
+    return float(f"{start * low:.6g}"), float(f"{end * low:.6g}")

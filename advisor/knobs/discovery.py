@@ -277,11 +277,8 @@ def _alternatives(
         most = min(most, _of_one_update(seen))
     times = [value * n for n in MULTIPLES if value and value * n <= most]
     parts = [value // n for n in MULTIPLES if value % n == 0 and value // n > 1]
-    costly = kinds <= {
-        "timesteps",
-        "num_workers",
-        "grad_accum",
-    }  # more of it takes longer to show
+    # more of it takes longer to show
+    costly = kinds <= {"timesteps", "num_workers", "grad_accum"}
     first = [*parts, *times] if lower or costly else [*times, *parts]
     more, less = range(value + 1, value + 4 * MOST), range(value - 1, 0, -1)
     like = type(old)

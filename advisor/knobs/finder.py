@@ -35,9 +35,8 @@ def lives_elsewhere(leaf: Leaf) -> bool:
 def files_named(leaf: Leaf) -> list[str]:
     values = leaf.value if isinstance(leaf.value, tuple) else (leaf.value,)
     texts = [value for value in values if isinstance(value, str)]
-    if (
-        leaf.path.startswith("defaults[") and "hydra" not in leaf.key
-    ):  # a Hydra config group
+    # a Hydra config group
+    if leaf.path.startswith("defaults[") and "hydra" not in leaf.key:
         group = leaf.key.removeprefix("override ").strip("/").split("@")[0]
         return [f"{group}/{text}.yaml" for text in texts if text]
     if not pattern_of("references").fullmatch(leaf.name):

@@ -51,9 +51,8 @@ def parse(content: Mapping[str, object], batch: float) -> Trace:
     found = _TRACE.validate_python({**content, "batch": batch})
     runs = itertools.groupby(found.events, lambda event: event < 0)
     events = (event for frees, run in runs for event in (sorted(run) if frees else run))
-    return replace(
-        found, events=tuple(events)
-    )  # the order of those freed together says nothing
+    # the order of those freed together says nothing
+    return replace(found, events=tuple(events))
 
 
 def at_batch(small: Trace, large: Trace, batch: float) -> Trace:

@@ -160,9 +160,8 @@ class LayerObserver:
             place = _place(self._nn, layer)
             if place is not None:
                 without, axis = place
-                bags = isinstance(
-                    layer, self._nn.EmbeddingBag
-                )  # of ids one behind the other
+                # of ids one behind the other
+                bags = isinstance(layer, self._nn.EmbeddingBag)
                 rows = output if bags else args[0]
                 batched = rows.dim() != without
                 self.alone = not batched and self.alone is not False

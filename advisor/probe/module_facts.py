@@ -27,9 +27,8 @@ class Module:
         self.site = call_sites.call_site()
         """`file.py:line` of its first call."""
         self.calls = 0
-        self.counter = batches.Counter(
-            least_depth=2
-        )  # (args, kwargs) are no batch themselves
+        # (args, kwargs) are no batch themselves
+        self.counter = batches.Counter(least_depth=2)
         self.shapes: list[str] = []
         """Shapes of tensors in its first call, without batch dimension."""
         self.same_shape = False
@@ -174,9 +173,8 @@ def flags(session: Session, module: Any, largest: Any) -> dict[str, Any]:
     }
     if kind == "cuda":
         reads["tf32"] = lambda: has_tf32(torch)
-        if any(
-            p.dim() > 2 and max(p.shape[2:]) > 1 for p in parameters(module)
-        ):  # convolutions
+        # convolutions
+        if any(p.dim() > 2 and max(p.shape[2:]) > 1 for p in parameters(module)):
             reads["cudnn_benchmark"] = lambda: torch.backends.cudnn.benchmark
     found: dict[str, Any] = {}
     for name, read in reads.items():

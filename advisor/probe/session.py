@@ -215,9 +215,8 @@ class Session:
     def record_exception(
         self, problem: BaseException, where: str, items: float | None = None
     ) -> None:
-        if self.diagnosis is not None or SEEN in vars(
-            problem
-        ):  # a diagnosis raises its own
+        # a diagnosis raises its own
+        if self.diagnosis is not None or SEEN in vars(problem):
             return
         vars(problem)[SEEN] = True  # some classes refuse new attributes
         if len(self.swallowed) < KEPT:

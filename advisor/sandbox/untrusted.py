@@ -72,9 +72,8 @@ def connect(notice: SyscallNotification, allowed: Sequence[str]) -> int | None:
         if not any(is_within(path, each) for each in allowed):
             return errno.EACCES
         try:
-            own.connect(
-                path
-            )  # not by the kernel: a thread may have changed the address by now
+            # not by the kernel: a thread may have changed the address by now
+            own.connect(path)
         except OSError as problem:
             return problem.errno or errno.EACCES
         return 0

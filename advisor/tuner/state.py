@@ -560,8 +560,7 @@ def run_comparison(
     assert isinstance(result, Comparison)
     state = state.with_result(result)
     if result.cut_short:
-        missing = max(
-            1, ab_test.rounds - len(result.counted)
-        )  # 1: a contended one, repeated
+        # 1: a contended one, repeated
+        missing = max(1, ab_test.rounds - len(result.counted))
         state = state.skip(f"the rest of {what}", missing * round_s, matters=matters)
     return state, result
