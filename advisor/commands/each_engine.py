@@ -164,8 +164,8 @@ def fields(entries: Sequence[Entry]) -> dict[str, Any]:
     """The one object of `--json`."""
     found = {}
     for entry in entries:
-        told: dict[str, Any] = {"problem": str(entry.outcome)}
+        shown: dict[str, Any] = {"problem": str(entry.outcome)}
         if isinstance(entry.outcome, Report):
-            told = writing.headline(entry.outcome) | {"problem": None}
-        found[entry.engine] = told | {"price_of_1000": entry.price_of_1000}
+            shown = writing.headline(entry.outcome) | {"problem": None}
+        found[entry.engine] = shown | {"price_of_1000": entry.price_of_1000}
     return {"engines": found}
