@@ -1,6 +1,6 @@
 """Store of every run: one sqlite file in the project's state folder.
 
-A key names sources, packages, command, values in force and plan. Machines are never mixed.
+A key names sources, packages, command, values and plan; machines never mix.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
 """Breakdown of time: work, networks and waits of a window, phases of a run.
 
-Fetches and saves are recorded throughout; the rest is divided as the fully hooked stretch.
+Fetches and saves are recorded throughout; the rest is divided like the recorded steps.
 """
 
 import bisect
@@ -119,7 +119,7 @@ def sync_points(log: EventLog, window: Window) -> tuple[SyncPoint, ...]:
 
 
 def _recorded(log: EventLog, bounds: Sequence[float]) -> Sequence[float]:
-    """Step bounds with every call between recorded, at least two."""
+    """Bounds of steps with every call recorded, at least two."""
     if not log.waits:
         return []
     start, end = log.hooked_spans()[0]

@@ -178,7 +178,7 @@ def _items_by_end(log: EventLog, loader: int) -> dict[float, float]:
 
 
 def _sampler(root: int, groups: list[_Group], plan: MeasurePlan) -> StepSeries:
-    """Step series of an iterative sampler's forwards; only the last group may be unfinished."""
+    """Step series of a sampler's forwards; only the last group may be unfinished."""
     groups = [group for group in groups if group.calls]
     done = [group for group in groups if group.finished]
     series = StepSeries(FORWARD, root=root, iterative=True)

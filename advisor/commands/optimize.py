@@ -101,7 +101,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
 
 
 def tune(args: argparse.Namespace, command: list[str] | None) -> Report:
-    """Tune on one engine; write config and report. The report precedes an AdvisorError."""
+    """Tune on one engine; write config and report. Raises AdvisorError."""
     started = time.monotonic()
     with contextlib.ExitStack() as stack:
         job = prepare(args, command, stack)

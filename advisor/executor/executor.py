@@ -35,7 +35,7 @@ from advisor.machine.recording import same_uuid
 from advisor.model import Failure, Run, Trial
 
 LATE_S = 2.0
-"""Grace beyond the budget, to end by itself: if heeded, the report is at most 5 s late."""
+"""Grace of a process beyond the budget; reports come at most 5 s late."""
 LATE_GUESS = 3.0
 """A trial run ahead ends after so many times its expected time."""
 MOST_TIMES = 2

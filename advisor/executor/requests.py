@@ -79,11 +79,11 @@ class ABTest:
     rounds: int
     """Uncontended rounds, fixed before the first."""
     max_rounds: int = 0
-    """More rounds, if time is left: the clock alone decides, so bounds hold as if fixed."""
+    """More rounds, if time is left: not the rates decide, so bounds hold."""
     sigma: float = 0.0
     """Standard deviation of a log ratio of two equal processes, known before."""
     finish_once: bool = False
-    """The last variant first finishes a whole item in the first round."""
+    """In round one the last variant finishes a whole item."""
 
     @property
     def by_name(self) -> dict[str, TrialRequest]:

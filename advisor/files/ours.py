@@ -1,6 +1,6 @@
 """Output files: claimed before anything is spent, written whole.
 
-A place is ours if empty, or if its file is empty or carries our mark.
+A place is ours if it holds nothing, an empty file, or one with our mark.
 """
 
 import os

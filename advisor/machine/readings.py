@@ -50,7 +50,7 @@ class GpuSample:
     processes: Mapping[int, float | None] | None = None
     """Processes with a compute context, and their GiB; unknown to NVML under WSL2."""
     own_pids: tuple[int, ...] = ()
-    """Those of `processes` in the watched program."""
+    """Of `processes`, those of the watched program."""
     hidden_pids: tuple[int, ...] = ()
     """Those outside our process id namespace."""
     working_pids: tuple[int, ...] | None = None

@@ -180,7 +180,7 @@ class Shares:
     host_to_device: float | None = None
     """A device was idle while the host copied to it, or could not queue ahead for that."""
     compute: float | None = None
-    """Of the host in the model's calls; of a device that computes, at work."""
+    """The host was in the model's calls; a device was at work."""
     launch: float | None = None
     """A device had only the kernels the host was just launching."""
     sync: float | None = None

@@ -24,7 +24,7 @@ INFERENCE = Rates(
     compute={MATRIX: 0.9, CONVOLUTION: 0.9, GROUPED: 0.4, ATTENTION: 0.9, OTHER: 1.0},
     bandwidth=0.7,
 )
-"""Fitted on 52 models of timm's RTX 3090 table (autocast); errors in docs/prediction.md."""
+"""Fitted on 52 models of timm's RTX 3090 table; see docs/prediction.md."""
 TRAINING = Rates(
     compute={MATRIX: 0.9, CONVOLUTION: 0.9, GROUPED: 0.1, ATTENTION: 0.3, OTHER: 1.0},
     bandwidth=0.55,
@@ -132,7 +132,7 @@ class Traced:
         return VALIDATED.get((card.name, self.run.trains)) if half else None
 
     def computed_in(self, dtype: str) -> Self:
-        """Program with products of 32 bits computed in `dtype`."""
+        """Copy with 32-bit products in `dtype`."""
         line = self.line and (
             self.line[0].computed_in(dtype),
             self.line[1].computed_in(dtype),

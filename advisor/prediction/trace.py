@@ -56,7 +56,7 @@ def parse(content: Mapping[str, object], batch: float) -> Trace:
 
 
 def at_batch(small: Trace, large: Trace, batch: float) -> Trace:
-    """Trace of another batch, linear in it. Raises PredictionError for different steps."""
+    """Trace of another batch, linear in it. Raises PredictionError."""
     names = [[op.name for op in each.ops] for each in (small, large)]
     same = names[0] == names[1] and len(small.held) == len(large.held)
     freed = [[min(event, 0.0) for event in each.events] for each in (small, large)]

@@ -58,11 +58,11 @@ class DeviceClock:
         return event
 
     def is_aside(self) -> bool:
-        """Return True inside a stream that takes nothing from the model's."""
+        """Return True in another stream than the model's."""
         return bool(self._cuda.current_stream(self._card) != self._stream)
 
     def queue(self, host: float, before: Any = None, numbers: Any = None) -> None:
-        """Await work queued by `host`: a copy after `before`, or `numbers` for the log."""
+        """Mark the work queued at `host`; a copy began at `before`."""
         self._pending.append((host, self.event(), before, numbers))
 
     def poll(self) -> None:

@@ -243,7 +243,7 @@ class StandIn:
         self.used = False
         """Something was put on the card."""
         self.target: bool | None = None
-        """True, False: the running function's result is for the card, the host."""
+        """The running function's result lies on the card; None: unknown."""
 
     def call(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Call a function on the CPU, mark what the card would hold."""

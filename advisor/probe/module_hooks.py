@@ -1,7 +1,7 @@
 """Hooks of outermost module and compiled calls.
 
 Torch's global hook notices them. It costs at each module, so it is out while one runs. The
-hook of a call's end is on for the call only: else modules can be pickled, copied, scripted.
+hook of a call's end is on during the call, so that modules can be pickled and copied.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 An audit hook sees all code that Python runs and all files it opens. What lies in one of
 the two checkouts, or is named like a file that differs between them, becomes a line of
-`loaded.jsonl` at once: a killed process has told it too.
+`loaded.jsonl` at once: a killed process has left it too.
 """
 
 from __future__ import annotations

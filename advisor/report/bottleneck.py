@@ -190,7 +190,7 @@ def _sentence(runs: Sequence[Run], run: Run, part: str, rate: str) -> str:
 def bottleneck_part(run: Run) -> str | None:
     """Field of Shares that sets the rate; None for unknown parts.
 
-    On a GPU: the part that starved it, if large or the card worked less than half the time.
+    On a GPU: the part that starved it, if large or the card was idle half the time.
     """
     compute, other = run.shares.compute, run.shares.other
     if run.shares.launch is not None:

@@ -331,11 +331,11 @@ def needed_budget_s(state: TunerState) -> float:
 NAMED_CPUS = 0.05
 """CPUs; a program with less is not named."""
 MOST_NAMED = 3
-"""Files or programs named."""
+"""Most files or programs that a sentence names."""
 SATURATED = 0.9
 """Share of the CPUs from which all count as busy."""
 MOST_WAIT = 0.9
-"""Longest wait from which a need is told."""
+"""Largest share of waiting that counts for a need of CPUs."""
 
 
 def caveats(found: TuningResult) -> Iterator[str]:

@@ -160,7 +160,7 @@ def _straggler(ranks: Sequence[Rank]) -> Straggler | None:
 
 
 def _parts_ms(rank: Rank) -> dict[str, float]:
-    """Milliseconds of a step by part of `Shares`, no backward passes; empty if unknown."""
+    """Milliseconds of a step by part, backward passes left out; empty if unknown."""
     run = rank.run
     if run.step_ms is None or run.backward_share is None:
         return {}

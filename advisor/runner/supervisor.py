@@ -1,6 +1,6 @@
 """Supervisor of one command, between it and gpu-advisor.
 
-It lays out the trial's files, enters its isolation, starts the command, adopts its orphans.
+It lays out files, enters the isolation, starts the command and adopts its orphans.
 It takes all away on request, or when the parent is gone, even by kill -9.
 
 Every trial waits for its start: standard library only, no pathlib. No import once the

@@ -24,7 +24,7 @@ RIGHTS = {1: WRITE_FILE | sum(1 << bit for bit in range(4, 13)), 2: 1 << 13, 3: 
 """By version: write, remove and make entries; link and move between folders; truncate.
 Running and device controls stay free."""
 READS_MEMORY = (kernel.CAP_SYS_PTRACE, kernel.CAP_SYS_ADMIN, kernel.CAP_PERFMON)
-"""With these root reads memory and environment of outside processes."""
+"""Capabilities by which root reads the memory of outside processes."""
 READ_FILE, READ_DIR = 1 << 2, 1 << 3
 READ = READ_FILE | READ_DIR
 """Denied where folders are hidden."""

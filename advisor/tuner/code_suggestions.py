@@ -257,7 +257,7 @@ def fastest(
     climbing: bool = False,
     later: Iterable[Variant] = (),
 ) -> Trials[Tried | None]:
-    """Run `variants`; the fastest that beats the incumbent, and `best` by a tie, else `best`.
+    """Fastest of `variants`, if it beats the incumbent, and `best` by a tie; else `best`.
 
     A gain within the tie counts if none is larger. Climbing ends at the first misfit, or
     at two in a row without a gain: one may have met a slow moment.

@@ -73,7 +73,7 @@ class Reference:
 def passes_gate(state: TunerState, variant: Variant, run: Run) -> Trials[Verdict]:
     """True if `variant`, run as `run`, stays inside the declared tolerance.
 
-    Compares a short training's losses or an inference's outputs, else the declared quality
+    Compares losses of a short training, outputs of an inference, or the declared quality
     measures. Nothing to compare is not inside.
     """
     workload, best = state.context.workload, state.best

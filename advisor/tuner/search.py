@@ -63,7 +63,7 @@ class Grid:
     points: tuple[Point, ...]
     """All runs, for the model."""
     loads: tuple[tuple[int, float], ...]
-    """Units/s of the loader alone by workers; empty where it says nothing, as of energy."""
+    """Units/s of the loader alone, by workers; empty for energy."""
     sigma: float
     most: int
     stop: str = FLAT

@@ -97,7 +97,7 @@ CEILINGS_S = 1.0
 ENDING_S = 1.0
 """A process without diagnostics ends so long after its window."""
 COLD_START = 2.0
-"""Processes that take so many times the shortest paid for cold caches or long steps."""
+"""A process so many times the shortest had a cold start."""
 SPARE = 1.2
 """A budget that is named must do."""
 MARGIN = 1.1
@@ -261,7 +261,7 @@ class TunerState:
         return self.noise_of(Candidate())
 
     def noise_of(self, candidate: Candidate) -> float:
-        """Spread between equal processes of a compared candidate, else of the original."""
+        """Spread of equal processes of a candidate, else of the original."""
         compared = self.confirmation_runs(candidate)
         runs = compared if len(compared) > 1 else self.steady_originals
         return noise_band([run.windows or (run.units_per_s,) for run in runs]) or 0.0
@@ -392,7 +392,7 @@ class TunerState:
         return next((each for each in self.verdicts if each.knob == key_of(knob)), None)
 
     def of_kind(self, *kinds: str) -> list[Knob]:
-        """Knobs of `kinds` of the running phase, else of others: a trial tells."""
+        """Knobs of `kinds` in the running phase, or else in others."""
         found = []
         for kind in kinds:
             alike = [knob for knob in self.all_knobs if knob.kind == kind]

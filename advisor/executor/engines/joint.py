@@ -80,7 +80,7 @@ class RemoteEngine:
 
 
 class JointEngine:
-    """Engine of a first node, with rank 0, and further ones."""
+    """Engine of one job on several nodes; the first has rank 0."""
 
     equal_gpus: tuple[str, ...] = ()
 

@@ -23,7 +23,7 @@ APART = ("sh", "-c", 'exec 3<&0; "$@" <&3 3<&- & exec 3<&- <&-; wait "$!"', "sh"
 SET_BY_RAY = ("OMP_NUM_THREADS",)
 """Variables that Ray sets in a worker, not the user."""
 SOON_S, SAY_S = 3.0, 10.0
-"""First wait and interval of sentences on who waits for what."""
+"""Seconds to the first sentence on a wait, and between two."""
 PIECE = 1 << 16
 LAST_WORDS_S = 5.0
 TRIES = 3
