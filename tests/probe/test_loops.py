@@ -130,9 +130,9 @@ def test_a_shell_script_that_overwrites_pythonpath(tmp_path) -> None:
 
 
 def test_the_loader_alone_at_each_worker_count(tmp_path) -> None:
-    """After the window. A batch of the loop sleeps longer than its loader takes for several."""
+    """After the window. A batch of the loop sleeps as long as its loader takes for dozens."""
     plan = MeasurePlan(measure_s=0.5, min_steps=10, ceilings_workers=(0, 1), ceilings_s=0.3)
-    outcome = python(tmp_path, "ok_train.py", "--workers", "1", plan=plan)
+    outcome = python(tmp_path, "ok_train.py", "--workers", "1", "--sleep", "0.1", plan=plan)
     reading = outcome.measured
     assert outcome.exit_code == 0
     assert [entry.workers for entry in reading.ceilings] == [0, 1]
