@@ -156,7 +156,7 @@ def applies(state: TunerState, switch: Switch) -> bool:
 
 
 def suggest_changes(state: TunerState) -> Stage:
-    """Try code changes and compare the faster ones.
+    """Try code changes once each, then compare the faster ones.
 
     The loader comes first if the program waits for it, else the batch. Compilation costs
     most and comes last, unless launches dominate.
@@ -164,14 +164,12 @@ def suggest_changes(state: TunerState) -> Stage:
     stages = [try_loader_arguments, try_batches]
     for stage in stages if state.waits else reversed(stages):
         state = yield from stage(state)
-        state = yield from compare_faster(state)
+    launches = is_launch_bound(state)
     wanted = [switch for switch in SWITCHES if applies(state, switch)]
-    for costly in (True, False) if is_launch_bound(state) else (False, True):
-        alike = [switch for switch in wanted if (switch.name == "compile") is costly]
-        for number, switch in enumerate(alike, 1):
-            state = yield from try_switch(state, switch, alike[number:])
-        state = yield from compare_faster(state)
-    return state
+    wanted.sort(key=lambda each: (each.name == "compile") is not launches)
+    for number, switch in enumerate(wanted, 1):
+        state = yield from try_switch(state, switch, wanted[number:])
+    return (yield from compare_faster(state))
 
 
 def compare_faster(state: TunerState) -> Stage:
@@ -221,10 +219,12 @@ def compare(state: TunerState, suggestion: Suggestion, share_s: float) -> Stage:
         )
     if suggestion.knob is None:
         return state
+    change = change_of(variant.candidate, suggestion.knob)
+    new = change.new if change else suggestion.title
     if is_confirmed(state, compared):
-        reason = f"{suggestion.title} was faster in the search. {suggestion.reason}"
+        reason = f"{new} was faster in the search. {suggestion.reason}"
         return state.set_verdict(suggestion.knob, "advised", reason)
-    reason = f"{suggestion.title} was faster in its own run; its comparison proved no gain."
+    reason = f"{new} was faster in its own run; its comparison proved no gain."
     return state.set_verdict(suggestion.knob, "kept", reason)
 
 

@@ -103,10 +103,19 @@ def test_what_promises_most_is_tried_first(load_s, first, tmp_path) -> None:
         switches={"cudnn_benchmark": 1.3, "channels_last": 1.2},
     )
     search = formula_search(tmp_path, engine, "batch_size: 4\nlr: 0.1\n")
-    labels = [attempt.request.variant.label for attempt in search.executor.attempts]
-    assert first in next(label for label in labels if label != "original")
+    labels = list(dict.fromkeys(each.request.variant.label for each in search.executor.attempts))
+    assert first in labels[1]
     switches = [n for n, label in enumerate(labels) if "cudnn" in label]
     assert min(switches) > max(n for n, label in enumerate(labels) if "batch " in label)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_small_gain_in_much_noise_does_not_spend_what_a_large_one_needs(seed, tmp_path) -> None:
+    """Each change runs once before the first is compared, compilation too."""
+    off, gains = {"compiled": False}, {"cudnn_benchmark": 1.12, "channels_last": 1.1, "compile": 2}
+    engine = computing(switches=gains, observed=off, noise=0.06, seed=seed, process_s=10.0)
+    search = formula_search(tmp_path, engine, CONFIG, budget_s=360.0)
+    assert "compile" in [advice.title for advice in advice_of(search)]
 
 
 def test_what_is_on_already_is_never_tried(tmp_path) -> None:
