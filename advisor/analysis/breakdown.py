@@ -21,7 +21,7 @@ RARE = 0.01
 
 
 def shares(log: EventLog, window: Window, stretch: Span, clock: DeviceClock) -> Shares:
-    """Shares of the window without its validation; sum is 1."""
+    """Shares of the window without its validation; sum is 1, if steps were recorded."""
     series = window.series
     found: dict[str, float] = {}
     left = events.without([Span(window.start, window.end)], series.aside)
@@ -41,9 +41,8 @@ def shares(log: EventLog, window: Window, stretch: Span, clock: DeviceClock) -> 
         compute, other = events.split(watched, busy)
         parts = {"compute": compute, "other": events.seconds(other)}
     total = sum(parts.values())
-    if total <= 0:
-        parts, total = {"other": 1.0}, 1.0
-    found.update({name: rest * part / total for name, part in parts.items()})
+    if total > 0:
+        found.update({name: rest * part / total for name, part in parts.items()})
     return Shares(**{name: part / window.seconds for name, part in found.items()})
 
 

@@ -143,13 +143,21 @@ def effects_of(loader: LoaderFacts, module: ModuleFacts) -> Effects:
 
 
 def recorded_stretch(log: EventLog, plan: MeasurePlan, window: Window) -> Span:
-    """Longest stretch after warm-up with every event kind."""
+    """Longest stretch after warm-up with every event kind; if none, before its end.
+
+    A slow moment may put the end of warm-up past all that was recorded.
+    """
     series = window.series
     steady = min(warm_up(log, series, plan.measure_s), window.first)
-    since, until = series.bounds[steady], max(window.end, series.bounds[-1])
-    found = [Span(max(start, since), min(end, until)) for start, end in log.hooked_spans()]
-    longest = max(found, key=lambda span: span.end - span.start)
-    return longest if longest.end > longest.start else Span(since, since)
+    until = max(window.end, series.bounds[-1])
+    for since in (series.bounds[steady], series.bounds[0]):
+        spans = [
+            Span(max(start, since), min(end, until)) for start, end in log.hooked_spans()
+        ]
+        longest = max(spans, key=lambda span: span.end - span.start)
+        if longest.end > longest.start:
+            return longest
+    return Span(until, until)
 
 
 def probe_share(log: EventLog, window: Window) -> float:

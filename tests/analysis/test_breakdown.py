@@ -15,9 +15,10 @@ from advisor.analysis.events import (
     Span,
     without,
 )
+from advisor.analysis.measurement import recorded_stretch
 from advisor.analysis.step_series import OPTIMIZER, StepSeries
 from advisor.analysis.window import Window
-from tests.analysis.logs import backward, call, detected, fetch, log_with, update
+from tests.analysis.logs import PLAN, backward, call, detected, fetch, log_with, update
 
 PLAIN = {"data_wait": 0.4, "compute": 0.5, "other": 0.1}
 
@@ -44,6 +45,18 @@ def shares_of(log: EventLog, until: float = 6.0) -> dict[str, float]:
     found = Window(detected(log), 10, 58)
     shares = breakdown.shares(log, found, Span(found.start, until), DeviceClock([]))
     return {name: part for name, part in asdict(shares).items() if part is not None}
+
+
+@pytest.mark.parametrize(("counted_from", "parts"), [(1.2, PLAIN), (0.05, {})])
+def test_a_late_end_of_warm_up_leaves_what_was_recorded_before(counted_from, parts) -> None:
+    """A slow moment may move it. Where no step was recorded, no part is made up."""
+    log = log_of("nothing", recorded=12)
+    log.hooks.append(HookChange(counted_from, counting=True, calls=False))
+    log.warm_until = 1.5
+    found = Window(detected(log), 20, 58)
+    stretch = recorded_stretch(log, PLAN, found)
+    shares = asdict(breakdown.shares(log, found, stretch, DeviceClock([])))
+    assert {n: part for n, part in shares.items() if part} == pytest.approx(parts, abs=0.01)
 
 
 @pytest.mark.parametrize("recorded", [60, 20])

@@ -187,10 +187,7 @@ def test_a_round_that_broke_is_the_last() -> None:
     """It may lack the other arm."""
     rounds = list(
         interleaved(
-            "ab",
-            lambda _: [{"a": "a"}],
-            contended=lambda _: None,
-            failed=lambda r: r == "a",
+            "ab", lambda _: [{"a": "a"}], contended=lambda _: None, failed=lambda r: r == "a"
         )
     )
     assert len(rounds) == 1

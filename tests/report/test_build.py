@@ -91,11 +91,7 @@ def test_the_noise_of_equal_runs_stands_beside_the_tie(tmp_path) -> None:
     assert search.state.tie_percent == "3 %"
     assert noisy.tie_percent == "15 % (equal runs differed by 81 %)"
     found = SimpleNamespace(
-        state=noisy,
-        lab=search.executor,
-        never_run=[],
-        stop=search.stop,
-        winner=ORIGINAL,
+        state=noisy, lab=search.executor, never_run=[], stop=search.stop, winner=ORIGINAL
     )
     assert verdict._nothing_proven(found) == (
         "No value tested was faster by more than 15 % (equal runs differed by 81 %)."

@@ -35,12 +35,7 @@ Values = Mapping[str, JsonScalar]
 WINDOWS = 8
 """Sub-windows of a run."""
 QUIET_MACHINE = Machine(
-    cpu_model="recorded",
-    cpus=8,
-    ram_gib=64.0,
-    ram_limit_gib=64.0,
-    os="Linux",
-    python="3.11",
+    cpu_model="recorded", cpus=8, ram_gib=64.0, ram_limit_gib=64.0, os="Linux", python="3.11"
 )
 
 
