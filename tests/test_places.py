@@ -77,7 +77,8 @@ def test_no_file_of_ours_goes_over_the_config_however_it_is_spelled(
     assert "Traceback" not in capsys.readouterr().err
 
 
-MINE = ("report.md", "report.json", "report-figures/batch.svg", "report-advice-1.patch")
+FIGURES = ("report-figures/batch.svg", "report-figures/rounds.svg")
+MINE = ("report.md", "report.json", *FIGURES, "report-advice-1.patch")
 
 
 @pytest.mark.parametrize("name", [*MINE, "report-advice-20.patch", "tuned.json"])

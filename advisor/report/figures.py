@@ -1,4 +1,4 @@
-"""SVG of throughput and memory by batch size, for white and dark pages."""
+"""SVG of throughput and memory by batch, and of rounds, for white and dark pages."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -11,8 +11,10 @@ from jinja2 import Environment, FileSystemLoader, Template
 
 from advisor import numbers
 from advisor.report.markdown import one_line
-from advisor.report.schema import Report, TrialEntry
+from advisor.report.schema import ComparisonEntry, Report, TrialEntry
 
+NAMES = ("batch", "rounds")
+"""Of all figures."""
 COMPARABLE = ("baseline", "search", "confirm", "effects")
 """Purposes of trials with comparable throughputs."""
 TEMPLATES = [folder / "templates" for folder in Path(__file__).resolve().parents[1:3]]
@@ -70,8 +72,13 @@ def batch_curve(report: Report) -> Curve | None:
     return curves[sizes.index(max(sizes))] if max(sizes, default=0) > 1 else None
 
 
-def draw(report: Report) -> bytes | None:
-    """Draw the curve as SVG, always the same bytes; None without one."""
+def draw(report: Report) -> dict[str, bytes]:
+    """SVG of the figures by name, always the same bytes; none without two points."""
+    drawn = {"batch": draw_batches(report), "rounds": draw_rounds(report)}
+    return {name: f"{svg}\n".encode() for name, svg in drawn.items() if svg}
+
+
+def draw_batches(report: Report) -> str | None:
     curve = batch_curve(report)
     if curve is None:
         return None
@@ -92,7 +99,7 @@ def draw(report: Report) -> bytes | None:
         "the ring is the chosen size" if chosen in rates else "",
     ]
     notes += [f"x: {failure}" for failure in dict.fromkeys(failures.values())]
-    svg = template("batch.svg.j2").render(
+    return template("batch.svg.j2").render(
         panels=panels,
         places=across(sorted({*rates, *failures})),
         failures=failures,
@@ -101,7 +108,33 @@ def draw(report: Report) -> bytes | None:
         caption=one_line("; ".join(filter(None, notes))),
         title=one_line(curve.alt),
     )
-    return f"{svg}\n".encode()
+
+
+def compared(report: Report) -> ComparisonEntry | None:
+    """First comparison of two rounds or more."""
+    return next((each for each in report.comparisons if len(each.rounds) > 1), None)
+
+
+def alt_of(comparison: ComparisonEntry) -> str:
+    """The figure of rounds in words."""
+    return f"Rounds of {comparison.after} against {comparison.before}"
+
+
+def draw_rounds(report: Report) -> str | None:
+    found = compared(report)
+    if found is None:
+        return None
+    highest = 1.15 * max(max(each.before, each.after) for each in found.rounds) or 1.0
+    notes = [f"round; blue: {found.after}, grey: {found.before}"]
+    notes += ["hollow: not counted"] * any(not each.counted for each in found.rounds)
+    return template("rounds.svg.j2").render(
+        heading=one_line(report.objective_unit),
+        rounds=found.rounds,
+        highest=highest,
+        ticks=[(tick / highest, numbers.measure(tick)) for tick in ticks(highest)],
+        caption=one_line("; ".join(notes)),
+        title=one_line(alt_of(found)),
+    )
 
 
 def across(batches: Sequence[float]) -> dict[float, float]:

@@ -37,8 +37,13 @@ def patch_file(report_md: str, number: int) -> str:
     return f"{Path(report_md).stem}-advice-{number}.patch"
 
 
-def figure_file(report_md: str) -> str:
-    return f"{Path(report_md).stem}-figures/batch.svg"
+def figure_file(report_md: str, name: str) -> str:
+    """Name of a figure's file, beside the report."""
+    return f"{Path(report_md).stem}-figures/{name}.svg"
+
+
+def image(report: Report, name: str, alt: str) -> str:
+    return f"![{text(alt)}]({quote(figure_file(report.report, name))})"
 
 
 def verdict(report: Report) -> str:
@@ -281,7 +286,7 @@ def _part(side: Side, part: str) -> str:
 def picture(report: Report) -> str:
     """Throughput and memory by batch."""
     curve = figures.batch_curve(report)
-    return f"![{text(curve.alt)}]({quote(figure_file(report.report))})" if curve else ""
+    return image(report, "batch", curve.alt) if curve else ""
 
 
 def settings(report: Report) -> str:
@@ -308,7 +313,8 @@ def caveats(report: Report) -> str:
 
 
 def rounds(report: Report) -> str:
-    blocks: list[str] = []
+    drawn = figures.compared(report)
+    blocks = [image(report, "rounds", figures.alt_of(drawn))] if drawn else []
     for each in report.comparisons:
         gain = each.gain.text if each.gain else "no interval"
         unit = report.objective_unit

@@ -24,13 +24,15 @@ EMBEDDED = "data:image/svg+xml;base64,"
 
 
 def page(report: Report) -> str:
-    """`report` as a page with its figure inside."""
-    figure = quote(figure_file(report.report))
-    image = EMBEDDED + base64.b64encode(figures.draw(report) or b"").decode()
+    """`report` as a page with its figures inside."""
+    images = {
+        quote(figure_file(report.report, name)): EMBEDDED + base64.b64encode(svg).decode()
+        for name, svg in figures.draw(report).items()
+    }
     parser = MarkdownIt("commonmark", {"html": True}).enable("table")
-    parser.disable(("link", "autolink", "reference"))  # of targets only the figure is taken
-    parser.normalizeLink = lambda url: image if url == figure else ""  # type: ignore[method-assign]
-    parser.validateLink = lambda url: url == image  # type: ignore[method-assign]
+    parser.disable(("link", "autolink", "reference"))  # of targets only figures are taken
+    parser.normalizeLink = lambda url: images.get(url, "")  # type: ignore[method-assign]
+    parser.validateLink = lambda url: url in images.values()  # type: ignore[method-assign]
     return figures.template("page.html.j2").render(
         report=report,
         title=one_line(f"{sections.subject(report)}: {sections.title(report)}"),
@@ -51,7 +53,7 @@ def claim(
     like: Path | None = None,
     overwrite: bool = False,
 ) -> files.Claim:
-    """Claim `place`, and for a report JSON, figure and patches beside it.
+    """Claim `place`, and for a report JSON, figures and patches beside it.
 
     Files in `never` stay; nothing opens to more people than `like`. Raises
     OutputRefusedError if a place is another's, or cannot be written.
@@ -64,7 +66,8 @@ def claim(
     real = Path(os.path.realpath(place))
     places = [real]
     if not page:
-        places += [real.with_suffix(".json"), real.parent / figure_file(real.name)]
+        places += [real.with_suffix(".json")]
+        places += [real.parent / figure_file(real.name, name) for name in figures.NAMES]
         places += _patch_places(real)
     return files.claim(places, never=never, like=like, overwrite=overwrite)
 
@@ -76,9 +79,9 @@ def write(report: Report, report_md: Path, claimed: files.Claim | None = None) -
     report = masked(report)
     # The record first: if drawing fails, all can be drawn from it.
     claimed.write(report_md.with_suffix(".json"), dump(report).encode())
-    drawn, place = figures.draw(report), report_md.parent / figure_file(report_md.name)
-    if drawn:
-        claimed.write(place, drawn + f"{files.MARKS['.svg']}\n".encode())
+    for name, svg in figures.draw(report).items():
+        place = report_md.parent / figure_file(report_md.name, name)
+        claimed.write(place, svg + f"{files.MARKS['.svg']}\n".encode())
     for number, patch_place in enumerate(_patch_places(report_md), 1):
         entries = report.suggestions[number - 1 : number]
         if entries and entries[0].patch:

@@ -51,7 +51,7 @@ class Tree(HTMLParser):
 def test_the_page_has_the_words_of_the_markdown_and_needs_no_other_file(name) -> None:
     report = golden.report(name)
     tree = Tree(writing.page(report))
-    figure = base64.b64encode(figures.draw(report) or b"").decode()
+    drawn = {base64.b64encode(svg).decode() for svg in figures.draw(report).values()}
     calm = re.sub(r"<[^>]*>", "", PARSER.render(sections.render(report)))
     assert tree.text == "".join(escapes.unescape(calm).split())
     assert not tree.open
@@ -59,7 +59,7 @@ def test_the_page_has_the_words_of_the_markdown_and_needs_no_other_file(name) ->
         assert tag not in {"script", "link", "iframe", "object", "form", "svg", "a"}
         assert not any(each.startswith("on") for each in attrs)
         if "src" in attrs:
-            assert attrs["src"] == writing.EMBEDDED + figure
+            assert attrs["src"].removeprefix(writing.EMBEDDED) in drawn
             assert attrs["alt"]
 
 
