@@ -143,7 +143,7 @@ def effects_of(loader: LoaderFacts, module: ModuleFacts) -> Effects:
 
 
 def recorded_stretch(log: EventLog, plan: MeasurePlan, window: Window) -> Span:
-    """Longest stretch after warm-up with every event kind; if none, before its end.
+    """Longest stretch with every event kind, after warm-up if there is one.
 
     A slow moment may put the end of warm-up past all that was recorded.
     """

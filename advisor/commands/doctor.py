@@ -282,7 +282,7 @@ def other_programs(readings: Readings) -> Finding:
     """CPUs that others hold, and other calls of gpu-advisor."""
     crowd, shown = readings.crowd, readings.cpus_shown
     if crowd.others_cpus is None:
-        return Finding("not told here", unknown=True)
+        return Finding("not reported here", unknown=True)
     who = ", ".join(f"{each.name} {each.cpus:.1f}" for each in crowd.who)
     value = f"{crowd.others_cpus:.1f} of {shown} CPUs busy{f' ({who})' if who else ''}"
     fix = "ps -eo pid,user,pcpu,comm --sort=-pcpu | head"

@@ -79,7 +79,7 @@ class ABTest:
     rounds: int
     """Uncontended rounds, fixed before the first."""
     max_rounds: int = 0
-    """More rounds, if time is left: not the rates decide, so bounds hold."""
+    """Most rounds. Time decides how many, never a rate, so the bounds hold."""
     sigma: float = 0.0
     """Standard deviation of a log ratio of two equal processes, known before."""
     finish_once: bool = False

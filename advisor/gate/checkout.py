@@ -157,7 +157,7 @@ def commit_of(head: Checkout, ref: str) -> str | None:
 
 
 def _targets(head: Checkout, event: Mapping[str, Any]) -> list[str]:
-    """Refs that head may go to, surest first."""
+    """Branches that head may be merged into, likeliest first."""
     if "pull_request" in event:
         base = ("pull_request", "base")
         return [fact(event, *base, "sha"), f"origin/{fact(event, *base, 'ref')}"]

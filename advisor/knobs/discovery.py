@@ -245,7 +245,7 @@ def _apart(
     taken: set[tuple[str, float | None]],
     values: Iterable[JsonScalar],
 ) -> list[JsonScalar]:
-    """Values for the group that show as nothing `taken`."""
+    """One value for each of `group`, whose effects no other value has."""
     traces = dict.fromkeys(trace for suspect in group for trace in suspect.traces)
     found: list[JsonScalar] = []
     for value in values:

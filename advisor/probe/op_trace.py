@@ -22,7 +22,7 @@ PRODUCTS = {"mm": 0, "addmm": 1, "bmm": 0, "baddbmm": 1}
 """Matrix products, by place of their first factor."""
 CONVOLUTIONS = ("convolution", "_convolution", "convolution_backward")
 ATTENTION_FLOPS = {False: 4, True: 10}
-"""FLOPs of a query, key and channel, forward and in a backward."""
+"""FLOPs for each query, key and channel; True: in the backward pass."""
 MOST_OPERATIONS = 100_000
 """A step of more is not traced."""
 

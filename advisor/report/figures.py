@@ -14,7 +14,7 @@ from advisor.report.markdown import one_line
 from advisor.report.schema import ComparisonEntry, Report, TrialEntry
 
 NAMES = ("batch", "rounds")
-"""Of all figures."""
+"""File names of the figures."""
 COMPARABLE = ("baseline", "search", "confirm", "effects")
 """Purposes of trials with comparable throughputs."""
 TEMPLATES = [folder / "templates" for folder in Path(__file__).resolve().parents[1:3]]
@@ -73,7 +73,7 @@ def batch_curve(report: Report) -> Curve | None:
 
 
 def draw(report: Report) -> dict[str, bytes]:
-    """SVG of the figures by name, always the same bytes; none without two points."""
+    """SVG of each figure by name, the same bytes for the same report."""
     drawn = {"batch": draw_batches(report), "rounds": draw_rounds(report)}
     return {name: f"{svg}\n".encode() for name, svg in drawn.items() if svg}
 
@@ -116,7 +116,7 @@ def compared(report: Report) -> ComparisonEntry | None:
 
 
 def alt_of(comparison: ComparisonEntry) -> str:
-    """The figure of rounds in words."""
+    """Alternative text of the figure of rounds."""
     return f"Rounds of {comparison.after} against {comparison.before}"
 
 
