@@ -94,12 +94,14 @@ def _diagnosed(session: Session, index: int, fetch: Any, iterator: Any) -> Any:
 
 def _came(session: Session, index: int, batch: Any, enter: float, end: float) -> None:
     facts = session.loaders[index]
-    session.recorder.add(("batch", enter, end, index, facts["counter"].count(batch)))
-    if not session.counting:
-        facts["thread"] = get_ident()
-        padding = facts["padding"]
-        if padding is not None and not note_padding(padding, batch):
-            facts["padding"] = None
+    with session.unseen():
+        items = facts["counter"].count(batch)
+        session.recorder.add(("batch", enter, end, index, items))
+        if not session.counting:
+            facts["thread"] = get_ident()
+            padding = facts["padding"]
+            if padding is not None and not note_padding(padding, batch):
+                facts["padding"] = None
 
 
 def built(session: Session, loader: Any) -> None:

@@ -106,7 +106,8 @@ def items_of(session: Session, entry: Module, inputs: Any, output: Any) -> float
         entry.firsts.append((list(map(samples, tensors)), list(map(samples, came_out))))
     if entry.calls in LOOKS and entry.parameters:
         session.attempt(_observed, session, entry, inputs, output)
-    items = entry.counter.count(inputs)
+    with session.unseen():
+        items = entry.counter.count(inputs)
     if entry.ids is not None:
         try:
             entry.tokens += batches.at(inputs, entry.ids).numel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
@@ -78,6 +79,8 @@ class Session:
         self.records = str(spec["records"])
         self.boot_time = time.time()
         self.torch: Any = None
+        self.unseen: Callable[[], Any] = contextlib.nullcontext
+        """Context in which the program's torch function modes see nothing of ours."""
         self.stacks: Any = None
         self.patches = Patches()
         self.device_patches = Patches()

@@ -91,7 +91,8 @@ def _keep_loss(session: Session, tensors: Any, gradients: Any) -> None:
         gradients is None or tensor.numel() == 1
     )
     if unscaled is None and single:
-        unscaled = tensor.data  # as detach(), but seen by no mode
+        with session.unseen():
+            unscaled = tensor.data  # as detach(), but no dispatch mode sees it
     if unscaled is not None:  # a CUDA graph writes each loss to the same place
         session.losses.append(unscaled.clone() if session.graph_replayed else unscaled)
         if len(session.losses) > 2 * LOSSES_KEPT:

@@ -9,11 +9,7 @@ import pytest
 
 from advisor.config import parse, read
 from advisor.config.swap import MAX_BYTES
-from advisor.errors import (
-    ConfigMissingError,
-    ConfigSyntaxError,
-    ConfigUnreadableError,
-)
+from advisor.errors import ConfigMissingError, ConfigSyntaxError, ConfigUnreadableError
 from tests.support.processes import ran
 
 SPACE = MAX_BYTES - 100

@@ -6,13 +6,7 @@ from dataclasses import replace
 import pytest
 
 from advisor import stats
-from advisor.executor.comparison import (
-    AFTER,
-    BEFORE,
-    MOST_COLLAPSED,
-    collapsed,
-    rounds_wanted,
-)
+from advisor.executor.comparison import AFTER, BEFORE, MOST_COLLAPSED, collapsed, rounds_wanted
 from advisor.model import Failure, Run, Trial
 from advisor.objective import THROUGHPUT
 from advisor.report import verdict

@@ -10,13 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from advisor.machine import contention
-from advisor.machine.contention import (
-    LoadMonitor,
-    LoadReading,
-    judge,
-    look,
-    on_card,
-)
+from advisor.machine.contention import LoadMonitor, LoadReading, judge, look, on_card
 from advisor.model import Disturbance, Telemetry
 
 BURN = "import time\nend = time.time() + 60\nwhile time.time() < end: pass"

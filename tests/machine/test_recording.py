@@ -11,11 +11,7 @@ from advisor.model import Telemetry
 
 START = 1_000_000.0
 BUSY = GpuSample(
-    gpu_util_pct=100.0,
-    gpu_mem_used_gib=10.0,
-    power_w=300.0,
-    sm_clock_mhz=1500.0,
-    event_reasons=0,
+    gpu_util_pct=100.0, gpu_mem_used_gib=10.0, power_w=300.0, sm_clock_mhz=1500.0, event_reasons=0
 )
 IDLE = replace(BUSY, gpu_util_pct=0.0, sm_clock_mhz=210.0, event_reasons=0x1)
 

@@ -1,5 +1,8 @@
 """Signs of training: optimizers, updates of the program's own, recomputed activations."""
 
+import subprocess
+import sys
+
 import pytest
 
 from advisor.model import MeasurePlan
@@ -77,3 +80,28 @@ def test_gradients_asked_for_by_name_over_a_loader_are_profiled(tmp_path) -> Non
     assert outcome.measured.wait_share is not None
     assert record.state == "stopped"
     assert record.flops is not None
+
+
+MODE = """\
+import torch
+names = []
+class Seen(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        names.append(func.__name__)
+        return func(*args, **(kwargs or {}))
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+with Seen():
+    for rows, _ in torch.utils.data.DataLoader([(torch.zeros(4), 1)] * 80, batch_size=2):
+        model(rows).mean().backward()
+        optimizer.step()
+        last, names = names, []
+print(sorted(last))
+"""
+
+
+def test_a_mode_of_the_program_sees_nothing_of_ours(tmp_path) -> None:
+    """In a step of a known loop, what reaches it is what the program asks of torch."""
+    seen = in_a_file(tmp_path, MODE).stdout
+    command = [sys.executable, str(tmp_path / "program.py")]
+    assert seen == subprocess.run(command, capture_output=True, text=True, check=True).stdout
