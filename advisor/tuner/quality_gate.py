@@ -283,12 +283,24 @@ def figure_of(judgement: quality.QualityJudgement, *, declared: bool) -> str:
 
 
 def run_seeds(
-    state: TunerState, variant: Variant, count: int, expected_s: float = 0.0
+    state: TunerState,
+    variant: Variant,
+    count: int,
+    expected_s: float = 0.0,
+    *,
+    more: int = 0,
 ) -> Trials[tuple[tuple[Run, ...], str]]:
-    """Quality runs with choosing seeds, and why they end."""
+    """Quality runs with choosing seeds, and why they end.
+
+    `more`: runs of another variant without which these are worth nothing.
+    """
     runs: list[Run] = []
     for repeat in range(CHOOSING, CHOOSING + count):
         request = seeded_request(state, variant, "quality", repeat, expected_s)
+        needed_s = (CHOOSING + count - repeat + more) * request.expected_s
+        if more and needed_s > state.remaining_s - state.reserve_s:
+            what = f"{QUALITY_OF}{variant.label}"
+            return state.skip(what, needed_s, kept_s=state.reserve_s), ((), OUT_OF_TIME)
         state, trial = yield from run_trial(state, request)
         if trial is None:
             return state, (tuple(runs), OUT_OF_TIME)
@@ -321,7 +333,7 @@ def measure_reference(state: TunerState) -> Trials[Reference | str]:
     The original runs beside it if that costs little. Changed results end the candidate.
     """
     free = Variant(candidate=state.best.only("free", "training"))
-    state, (runs, why) = yield from run_seeds(state, free, REFERENCE_RUNS)
+    state, (runs, why) = yield from run_seeds(state, free, REFERENCE_RUNS, more=1)
     if not runs:
         return state, why
     originals = () if free.candidate.changes else runs

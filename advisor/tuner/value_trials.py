@@ -227,7 +227,8 @@ def shorten(state: TunerState, knob: Knob) -> Stage:
     """Bisect for the fewest confirmed steps inside the tolerance."""
     state, reference = yield from measure_reference(state)
     if reference == OUT_OF_TIME:
-        return state.set_verdict(knob, "skipped", OUT_OF_TIME)
+        reason = "Not tried: the budget had no room for the runs that judge it."
+        return state.set_verdict(knob, "skipped", reason)
     if isinstance(reference, str):
         reason = f"The original's quality could not be measured: {reference}."
         return state.set_verdict(knob, "refused", reason)

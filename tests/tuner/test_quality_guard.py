@@ -161,9 +161,10 @@ def test_a_budget_that_cannot_hold_the_confirmation_leaves_the_free_part(tmp_pat
 
 
 def test_steps_that_the_budget_does_not_hold_say_so(tmp_path) -> None:
-    """No run failed, and the quality that is missing is the next action."""
+    """No more of them run once it is known; the quality that is missing is the next action."""
     text = "batch_size: 1\nn_timestep: 1000\n"
     search = searched(tmp_path, process_s=taking(1.0, quality=20.0), budget_s=100.0, text=text)
+    assert len(search.asked("quality")) <= 1
     assert "the budget had no room for the run" in search.decisions["n_timestep"].reason
     assert any(each.what.startswith("the quality of ") for each in search.state.skipped)
 
