@@ -90,10 +90,10 @@ class ProgramEntry(Part):
     name: str
     command: str
     definition: str
-    """Digest of command, unit, patterns and environment: what must be the same in both arms."""
+    """Digest of what both arms share: command, unit, patterns, environment."""
     pairs: list[PairEntry] = Field(default_factory=list)
     warm_ups: list[RunEntry] = Field(default_factory=list)
-    """One run of each arm before the first pair: fills caches, proves that it runs at all."""
+    """One run of each arm before the first pair, to fill caches."""
     known: list[str] = Field(default_factory=list)
     """The workload and those benchmarks of it that base declares or measured."""
     no_baseline: str | None = None

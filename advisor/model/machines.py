@@ -73,7 +73,7 @@ class Machine:
 
     cpu_model: str
     cpus: int
-    """CPUs this process may really use: affinity and cgroup quota, not the socket's count."""
+    """CPUs that affinity and cgroup quota leave this process."""
     ram_gib: float
     ram_limit_gib: float
     """The smaller of RAM and the cgroup's limit."""
@@ -83,7 +83,7 @@ class Machine:
     gpu_note: str | None = None
     """Why there is no GPU, in one sentence."""
     allocation: str | None = None
-    """Scheduler that gave a part of the host: `slurm`; None: all of it is ours."""
+    """`slurm` where it gave a part of the host."""
 
     @property
     def key(self) -> str:

@@ -48,7 +48,7 @@ class Effects:
     workers: int | None = None
     """Loader worker processes alive during the window."""
     data_items: int | None = None
-    """Items that one pass over the measured DataLoader draws, by all ranks that share them."""
+    """Items of one pass over the measured DataLoader, of all ranks."""
     left_out: int | None = None
     """Samples of one pass over the loader that drop_last leaves out."""
     padding_share: float | None = None
@@ -57,7 +57,7 @@ class Effects:
     pin_memory: bool | None = None
     loader_arguments: tuple[tuple[str, JsonScalar], ...] = ()
     dtype: str | None = None
-    """Dominant dtype of compute: the autocast dtype if on, else the model's: float32, bfloat16."""
+    """Dominant dtype of compute: autocast's if on, else the model's."""
     autocast_dtype: str | None = None
     tf32: bool | None = None
     cudnn_benchmark: bool | None = None
@@ -69,25 +69,25 @@ class Effects:
     trains: TrainingSign | None = None
     """Clearest sign of a training; None: there was none."""
     world_size: int | None = None
-    """Processes that did the work, whether or not they are ranks of one group."""
+    """Processes that did the work, ranks of one group or not."""
     group_size: int | None = None
-    """Ranks of the process group, which make each update together; 1 where there is none."""
+    """Ranks that make each update together; 1 without a group."""
     group_batch: float | None = None
     """Sum of the batches of all ranks for one forward pass."""
     forwards_per_unit: float | None = None
     input_shapes: tuple[str, ...] = ()
-    """Shapes of the root module's tensor inputs, batch dimension left out: `3x64x64`."""
+    """Shapes of the root module's inputs without their batch: `3x64x64`."""
     device: str | None = None
     fused: bool | None = None
-    """True if the optimizer updates all parameters in one kernel; None where it cannot."""
+    """True if the optimizer updates all parameters in one kernel; None if it cannot."""
     recomputes: bool | None = None
-    """True if torch computed activations twice to save memory; None where that cannot be seen."""
+    """True if torch computed activations twice; None if unseen."""
     loader_site: str | None = None
     """`trainer.py:88` where the measured DataLoader was built."""
     model_site: str | None = None
     """`trainer.py:95` where the root module was called."""
     inputs: tuple[tuple[float, ...], ...] = ()
-    """Of the first root forwards: some of the numbers that went in, evenly spread."""
+    """Some numbers that went into the first root forwards, evenly spread."""
     outputs: tuple[tuple[float, ...], ...] = ()
     """The same of what came out."""
     arguments: tuple[tuple[str, JsonScalar], ...] = ()
@@ -235,7 +235,7 @@ class Telemetry:
     gpu_mem_used_gib: float | None = None
     """Highest."""
     gpu_mem_others_gib: float | None = None
-    """Highest that processes which are not the program's own held there, at work or not."""
+    """Most that processes of others held there, at work or not."""
     power_w: float | None = None
     energy_j: float | None = None
     """Growth of the card's energy counter."""
@@ -273,13 +273,13 @@ class Disturbance:
     own_cpus: float | None = None
     """Mean number of CPUs that the run kept busy."""
     others_cpus: float | None = None
-    """Mean number of CPUs, of those the run may use, that other processes kept busy."""
+    """Mean number of the run's CPUs that other processes kept busy."""
     steal_share: float | None = None
     """Share of CPU time that the hypervisor gave to others."""
     foreign_gpu_pids: int | None = None
     """Processes on the card that are not the run's own."""
     clocks_held: tuple[tuple[str, float], ...] = ()
-    """Clock event reasons that held the card down, and the share of busy samples of each."""
+    """Clock event reasons that held the card down, by share of busy samples."""
     who: tuple[Neighbour, ...] = ()
     """The busiest others, most first."""
 

@@ -74,7 +74,7 @@ class MeasurePlan:
     validation: bool = False
     """Measure the validations of a training, not its updates."""
     forwards_per_unit: float | None = None
-    """Of an earlier whole unit: an iterative sampler may stop inside a batch."""
+    """Of an earlier whole unit: a sampler may stop inside a batch."""
     ceilings_workers: tuple[int, ...] = ()
     """After the window: profile a step, run the loader alone by each count."""
     ceilings_s: float = 1.5

@@ -213,7 +213,13 @@ def next_actions(found: TuningResult, best: CandidateEntry | None) -> list[str]:
         if each.outcome is None
     ]
     known = [found.winner.label] if found.winner.changes else []
-    if best is not None:
+    for each in state.suggestions:
+        rounds = each.outcome if each.unfinished else None
+        gain = rounds and Gain.of(rounds.interval(state.context.objective))
+        if gain:
+            steps.append((gain.ratio, f"Prove {each.title}: {gain.text} so far"))
+            known.append(each.title)
+    if best is not None and best.label not in known:
         steps.append((best.ratio, f"Prove {best.label}"))
         known.append(best.label)
     untried = [

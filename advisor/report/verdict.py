@@ -365,7 +365,9 @@ def caveats(found: TuningResult) -> Iterator[str]:
     yield from map(followed, state.followed)
     for text in state.left_out:
         yield f"Faster, and not suggested: {text}"
-    if unproven := sorted(tried.keys() - {advice.title for advice in found.advice}):
+    known = {advice.title for advice in found.advice}
+    known |= {each.title for each in state.suggestions if each.unfinished}
+    if unproven := sorted(tried.keys() - known):
         yield f"Tried, and not proven to gain: {', '.join(unproven)}."
     runs = [a.run for a in attempts if a.request.purpose == "confirm" and a.run is not None]
     # its remark goes, and a pattern stays whole

@@ -204,19 +204,16 @@ def compare(state: TunerState, suggestion: Suggestion, share_s: float) -> Stage:
     )
     what = f"the comparison of {suggestion.title}"
     state, result = yield from run_comparison(state, ab_test, what, round_s, matters=False)
-    others = tuple(each for each in state.suggestions if each is not suggestion)
     compared = replace(suggestion, outcome=result)
-    state = replace(state, suggestions=(*others, compared))
     found = result.interval(state.context.objective)
-    if (
-        found
-        and found.estimate > 1
-        and rounds < wanted
-        and not is_confirmed(state, compared)
-    ):
-        state = state.skip(
-            f"the rest of {what}", (wanted - rounds) * round_s, matters=False
-        )
+    faster = found is not None and found.estimate > 1
+    if faster and not is_confirmed(state, compared):
+        compared = replace(compared, unfinished=result.cut_short or rounds < wanted)
+        if rounds < wanted:
+            left_s = (wanted - rounds) * round_s
+            state = state.skip(f"the rest of {what}", left_s, matters=False)
+    others = tuple(each for each in state.suggestions if each is not suggestion)
+    state = replace(state, suggestions=(*others, compared))
     if suggestion.knob is None:
         return state
     change = change_of(variant.candidate, suggestion.knob)

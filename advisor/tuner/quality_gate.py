@@ -26,6 +26,7 @@ from advisor.tuner.state import (
 
 FIRST_QUALITY = 3.0
 """Short processes that a quality run may take, before one was seen."""
+UNJUDGED = "the quality that fewer steps or a narrower precision would cost"
 CHOOSING, CONFIRMING = 1, 101
 """First repetition of each: they share no seed."""
 REFERENCE_RUNS = 3
@@ -299,8 +300,8 @@ def run_seeds(
         request = seeded_request(state, variant, "quality", repeat, expected_s)
         needed_s = (CHOOSING + count - repeat + more) * request.expected_s
         if more and needed_s > state.remaining_s - state.reserve_s:
-            what = f"{QUALITY_OF}{variant.label}"
-            return state.skip(what, needed_s, kept_s=state.reserve_s), ((), OUT_OF_TIME)
+            state = state.skip(UNJUDGED, needed_s, kept_s=state.reserve_s)
+            return state, ((), OUT_OF_TIME)
         state, trial = yield from run_trial(state, request)
         if trial is None:
             return state, (tuple(runs), OUT_OF_TIME)

@@ -153,6 +153,8 @@ class Suggestion:
     knob: Knob | None = None
     """A training's batch, where it is suggested."""
     outcome: Comparison | None = None
+    unfinished: bool = False
+    """Faster so far, in fewer rounds than its proof would take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

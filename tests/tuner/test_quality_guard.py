@@ -166,7 +166,7 @@ def test_steps_that_the_budget_does_not_hold_say_so(tmp_path) -> None:
     search = searched(tmp_path, process_s=taking(1.0, quality=20.0), budget_s=100.0, text=text)
     assert len(search.asked("quality")) <= 1
     assert "the budget had no room for the run" in search.decisions["n_timestep"].reason
-    assert any(each.what.startswith("the quality of ") for each in search.state.skipped)
+    assert any(each.what.startswith("the quality that ") for each in search.state.skipped)
 
 
 def test_precision_is_confirmed_by_losses_with_equal_seeds(tmp_path) -> None:
