@@ -174,12 +174,16 @@ def suggest_changes(state: TunerState) -> Stage:
 
 def compare_faster(state: TunerState) -> Stage:
     """Compare the most promising suggestions, each in its budget share."""
-    waiting = [s for s in state.suggestions if s.outcome is None and is_sure(state, s.run)]
-    waiting = sorted(waiting, key=lambda each: -each.gain)[:MOST_COMPARED]
+    waiting = sorted(to_compare(state), key=lambda each: -each.gain)[:MOST_COMPARED]
     for number, suggestion in enumerate(waiting):
         share_s = state.remaining_s / (len(waiting) - number)
         state = yield from compare(state, suggestion, share_s)
     return state
+
+
+def to_compare(state: TunerState) -> list[Suggestion]:
+    """Suggestions that wait for their rounds."""
+    return [s for s in state.suggestions if s.outcome is None and is_sure(state, s.run)]
 
 
 def compare(state: TunerState, suggestion: Suggestion, share_s: float) -> Stage:
@@ -292,8 +296,8 @@ def try_variant(
 
     The budget must hold its comparison too, beside an earlier one's.
     """
-    variant, waiting = queue[0], any(each.outcome is None for each in state.suggestions)
-    compared_s = FEWEST_ROUNDS * state.round_s * (2 if waiting else 1)
+    variant = queue[0]
+    compared_s = FEWEST_ROUNDS * state.round_s * (2 if to_compare(state) else 1)
     purpose: Purpose = "whatif" if variant.whatif else "search"
     own, *ahead = (make_request(state, each, purpose, ran=state.best_run) for each in queue)
     state, trial = yield from run_trial(

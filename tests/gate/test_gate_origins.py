@@ -32,10 +32,7 @@ OF_HEAD = {
 }
 """Commands by which base runs a file of head, or reads one that differs: a slowdown of a half
 would pass. By the last no file of a checkout is loaded, but what is has the content of head's."""
-OF_THEIR_OWN = {
-    "own": "python bench.py",
-    "environment": "{inside} -c 'import dependency, bench'",
-}
+OF_THEIR_OWN = {"own": "python bench.py", "environment": "{inside} -c 'import dependency, bench'"}
 """The last by an environment in the checkout of head, which holds what both arms depend on, and no
 code of the project's."""
 COMMANDS = {**OF_HEAD, **OF_THEIR_OWN}

@@ -101,9 +101,7 @@ def test_numbers_of_a_sampler_are_read_without_a_wait(on_cards) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "ahead"),
-    [("--pinned", True), ("", False)],
-    ids=["pinned", "pageable"],
+    ("words", "ahead"), [("--pinned", True), ("", False)], ids=["pinned", "pageable"]
 )
 def test_copies_of_pinned_memory_are_the_devices_and_no_compute(words, ahead, on_cards) -> None:
     """From pageable memory the host waits for the copy, whatever it asked for."""

@@ -372,3 +372,10 @@ def test_a_comparison_that_the_budget_shortened_is_a_next_step(tmp_path) -> None
     report = reported(search, tmp_path)
     assert report.next_actions[0].startswith("Prove cudnn_benchmark: 1.")
     assert not any("cudnn" in each for each in (*report.next_actions[1:], *report.notes))
+
+
+def test_a_gain_that_nothing_will_compare_keeps_no_time_from_the_others(tmp_path) -> None:
+    """Within the spread of equal runs it waits for no rounds."""
+    engine = computing(observed=ON_CUDA, switches={"channels_last": 1.05}, noise=0.04, seed=3)
+    formula_search(tmp_path, engine, CONFIG, workload=GUARD, budget_s=34)
+    assert tried(engine) == ["cudnn_benchmark", "channels_last", "tf32", "autocast=bfloat16"]
