@@ -10,14 +10,7 @@ from typing import Any
 import nvml_stub
 import pytest
 
-from advisor.commands.doctor import (
-    Readings,
-    TorchFacts,
-    as_text,
-    asking,
-    checked,
-    verdict,
-)
+from advisor.commands.doctor import Readings, TorchFacts, as_text, asking, checked, verdict
 from advisor.machine.lock import gpu_lock
 from advisor.model import Disturbance, Neighbour
 from advisor.sandbox.policy import SandboxPolicy

@@ -211,7 +211,9 @@ def compare(state: TunerState, suggestion: Suggestion, share_s: float) -> Stage:
     compared = replace(suggestion, outcome=result)
     found = result.interval(state.context.objective)
     faster = found is not None and found.estimate > 1
-    if faster and not is_confirmed(state, compared):
+    if is_confirmed(state, compared):
+        state = state.done(f"the rest of {what}")
+    elif faster:
         compared = replace(compared, unfinished=result.cut_short or rounds < wanted)
         if rounds < wanted:
             left_s = (wanted - rounds) * round_s

@@ -380,8 +380,12 @@ class TunerState:
         stopped: bool = False,
     ) -> Self:
         entry = Skipped(what, needed_s, self.remaining_s - kept_s, matters, stopped)
+        return replace(self, skipped=(*self.done(what).skipped, entry))
+
+    def done(self, what: str) -> Self:
+        """State without an earlier skip of `what`."""
         others = tuple(each for each in self.skipped if each.what != what)
-        return replace(self, skipped=(*others, entry))
+        return replace(self, skipped=others)
 
     def adopt(self, candidate: Candidate, run: Run) -> Self:
         return replace(self, best=candidate, best_run=run)
@@ -550,8 +554,7 @@ def run_trial(
         needed_s, stopped = result.needed_s + more_s, result.stopped
         return state.skip(what, needed_s, matters=matters, stopped=stopped), None
     assert isinstance(result, TrialResult)
-    others = tuple(each for each in state.skipped if each.what != what)
-    return replace(state, skipped=others), result
+    return state.done(what), result
 
 
 def run_comparison(

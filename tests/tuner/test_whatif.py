@@ -1,5 +1,6 @@
 """Changes that no config holds: which are tried, which become advice, and which never do."""
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -379,3 +380,16 @@ def test_a_gain_that_nothing_will_compare_keeps_no_time_from_the_others(tmp_path
     engine = computing(observed=ON_CUDA, switches={"channels_last": 1.05}, noise=0.04, seed=3)
     formula_search(tmp_path, engine, CONFIG, workload=GUARD, budget_s=34)
     assert tried(engine) == ["cudnn_benchmark", "channels_last", "tf32", "autocast=bfloat16"]
+
+
+def test_rounds_that_proved_it_early_leave_no_rest_to_run(tmp_path) -> None:
+    """Processes took four times as long from the ninth on."""
+    took = itertools.chain([1.0] * 8, itertools.repeat(4.0))
+    engine = computing(
+        observed=ON_CUDA, switches={"cudnn_benchmark": 1.6}, seed=3, process_s=lambda _: next(took)
+    )
+    search = formula_search(tmp_path, engine, CONFIG, budget_s=45)
+    (suggestion,) = search.state.suggestions
+    assert suggestion.outcome.cut_short
+    assert advice_of(search)
+    assert not any(each.what.startswith("the rest") for each in search.state.skipped)

@@ -18,16 +18,7 @@ from pydantic import Field, TypeAdapter
 
 from advisor import config as documents
 from advisor.config.document import SUFFIXES
-from advisor.model import (
-    Disturbance,
-    Failure,
-    JsonScalar,
-    Machine,
-    Neighbour,
-    Run,
-    Trial,
-    leaf_of,
-)
+from advisor.model import Disturbance, Failure, JsonScalar, Machine, Neighbour, Run, Trial, leaf_of
 from advisor.runner.classify import NEXT_STEPS
 
 Values = Mapping[str, JsonScalar]
@@ -206,12 +197,7 @@ def _times(value: float | None, factor: float) -> float | None:
 
 
 def _failure(kind: str, evidence: str, wall_s: float) -> Failure:
-    return Failure(
-        kind=kind,
-        evidence=evidence,
-        next_step=NEXT_STEPS[kind],
-        wall_s=wall_s,
-    )
+    return Failure(kind=kind, evidence=evidence, next_step=NEXT_STEPS[kind], wall_s=wall_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
