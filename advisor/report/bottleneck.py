@@ -44,7 +44,7 @@ PARTS = {
     "sync": Part("synchronisation with the GPU", "fewer `.item()`, `.cpu()` and prints"),
     "compute": Part("compute", "a larger batch, a lower precision or compilation"),
     "other": Part(
-        "host code between steps", "fewer conversions and prints, or loader workers"
+        "host code between steps", "fewer conversions and prints, or worker processes"
     ),
     "saving": Part("saving", "rarer or asynchronous checkpoints"),
 }
