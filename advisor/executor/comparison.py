@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from advisor import stats
+from advisor import numbers, stats
 from advisor.errors import NodeLostError
 from advisor.executor.requests import AFTER, BEFORE, ABTest, TrialResult, contended
 from advisor.model import Failure, Interval, Neighbour, Run
@@ -245,8 +245,9 @@ class Comparison:
             return None
         inside = self._typical(objective, self.ab_test.names[0])
         return (
-            f"The original ran at {outside:.3g} {unit} before the comparison and at {inside:.3g} "
-            f"{unit} in it. The speed of this machine changed, and the interval covers both."
+            f"The original ran at {numbers.number(outside)} {unit} before the comparison and at "
+            f"{numbers.number(inside)} {unit} in it. The speed of this machine changed, and the "
+            "interval covers both."
         )
 
     def is_likely(self, objective: Objective, smallest_gain: float) -> bool:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from advisor import numbers
 from advisor.executor.requests import Program, contended
 from advisor.history import History, trial_key
 from advisor.model import Failure, Run, Trial
@@ -67,8 +68,9 @@ class RunCache:
         before, after = statistics.median(earlier), statistics.median(rates)
         if abs(after / before - 1) > MOVED:
             self.set_aside = (
-                f"Runs of earlier calls were set aside: the original ran at {before:.3g} units/s "
-                f"then and runs at {after:.3g} units/s today."
+                "Runs of earlier calls were set aside: the original ran at "
+                f"{numbers.number(before)} units/s then and runs at {numbers.number(after)} "
+                "units/s today."
             )
 
 

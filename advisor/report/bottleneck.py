@@ -33,10 +33,9 @@ class Part(NamedTuple):
     """Means to shorten it."""
 
 
+FASTER_LOADING = "faster transforms or storage"
 PARTS = {
-    "data_wait": Part(
-        "waiting for data", "more loader workers, faster transforms or storage"
-    ),
+    "data_wait": Part("waiting for data", f"more loader workers, {FASTER_LOADING}"),
     "host_to_device": Part(
         "copies to the device", "pinned, non-blocking copies or fewer bytes"
     ),
@@ -146,9 +145,15 @@ def footprint_lines(run: Run) -> list[str]:
 
 
 def diagnose(
-    runs: Sequence[Run], *, profile: GpuProfile | None = None
+    runs: Sequence[Run],
+    *,
+    profile: GpuProfile | None = None,
+    more_workers: bool = True,
 ) -> Bottleneck | None:
-    """Name the bottleneck of equal runs; None with fewer than two."""
+    """Name the bottleneck of equal runs; None with fewer than two.
+
+    `more_workers`: they may help, as far as is known.
+    """
     if len(runs) < FEWEST:
         return None
     run = typical(runs)
@@ -170,7 +175,10 @@ def diagnose(
             f"{step}: their product is its time."
         )
     else:
-        name, text = part, _sentence(runs, run, part, rate)
+        how = (
+            FASTER_LOADING if part == "data_wait" and not more_workers else PARTS[part].how
+        )
+        name, text = part, f"{_sentence(runs, run, part, rate)} Shorter by {how}."
     evidence = [*_step(run), *_waste(run), *_isolated(runs), *_device(run, profile)]
     return Bottleneck(name=name, sentence=text, evidence=evidence)
 
@@ -184,7 +192,7 @@ def _sentence(runs: Sequence[Run], run: Run, part: str, rate: str) -> str:
     if by_events and part != "compute":
         worked = ranged(runs, lambda each: each.shares.compute, numbers.percent)
         text += f" The GPU computed during at least {worked}."
-    return f"{text} Shorter by {PARTS[part].how}."
+    return text
 
 
 def bottleneck_part(run: Run) -> str | None:

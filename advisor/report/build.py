@@ -39,6 +39,8 @@ def optimize_report(found: TuningResult) -> Report:
     tuned = runs_of(found, winner) if winner.changes else []
     best = verdict.best_candidate(found) if outcome == "partial" else None
     steps = next_actions(found, best)
+    known = (state.verdict_on(knob) for knob in state.of_kind("num_workers"))
+    workers = {each.outcome for each in known if each} & {"kept", "found"}
     return Report(
         verdict=outcome,
         gain=Gain.of(whole_gain(found)),
@@ -69,8 +71,10 @@ def optimize_report(found: TuningResult) -> Report:
         target=_aim(found.target),
         target_figures=found.target.figures,
         memory_limit_gib=state.context.memory_limit_gib,
-        bottleneck_before=diagnose(runs_of(found, Candidate()), profile=profile),
-        bottleneck_after=diagnose(tuned, profile=profile),
+        bottleneck_before=diagnose(
+            runs_of(found, Candidate()), profile=profile, more_workers="kept" not in workers
+        ),
+        bottleneck_after=diagnose(tuned, profile=profile, more_workers=not workers),
         decisions=found.decisions,
         quality=[
             schema.QualityEntry(candidate=label, judgement=judgement)

@@ -62,5 +62,5 @@ def test_earlier_runs_are_set_aside_with_the_reason(rates, today, kept, tmp_path
     later.note_earlier("baseline")
     later.check_speed([today])
     assert (later.find("other") is not None) is kept
-    expected = "the original ran at 10 units/s then and runs at 15 units/s today"
+    expected = "the original ran at 10.0 units/s then and runs at 15.0 units/s today"
     assert (expected in later.set_aside) is not kept

@@ -80,6 +80,12 @@ def test_a_batch_that_the_data_cannot_fill_is_the_reason(tmp_path) -> None:
     assert report.reason.endswith("the dataset has 6 items.")
 
 
+def test_more_workers_are_no_advice_once_their_best_count_runs(tmp_path) -> None:
+    report = report_of(tmp_path, on_formula(load_s=0.05))
+    assert "more loader workers" in report.bottleneck_before.sentence
+    assert report.bottleneck_after.sentence.endswith("Shorter by faster transforms or storage.")
+
+
 def test_the_noise_of_equal_runs_stands_beside_the_tie(tmp_path) -> None:
     """`Faster by more than 15 %` alone would say too much of runs that differ by 81 %."""
     search = formula_search(tmp_path, on_formula(**FLAT), TEXT, workload=TEST)
