@@ -79,10 +79,7 @@ def test_an_overridden_value_is_reported_with_the_used_one(tmp_path, gpu_advisor
     assert code in OPTIMIZE_EXIT_CODES.values(), stderr
     lines = PROGRAM.read_text().splitlines()
     line = next(number for number, text in enumerate(lines, 1) if "DataLoader(" in text)
-    used = {
-        "batch_size": f"6 (DataLoader built at odd_infer.py:{line})",
-        "precision": "float32",
-    }
+    used = {"batch_size": f"6 (DataLoader built at odd_infer.py:{line})", "precision": "float32"}
     for knob, value in used.items():
         assert "Ignored by the program" in row(report, knob)
         assert f"it uses {value} whatever the config says." in row(report, knob)

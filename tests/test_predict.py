@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from advisor.commands.predict import loader_rate, verdict
 from advisor.errors import FAILURE_EXIT_CODES, OutputRefusedError, TargetError
 from advisor.machine import profiles
 from advisor.model import Effects
@@ -195,3 +196,15 @@ def test_a_measured_card_scales_the_other_ones() -> None:
     measured = replace(alone, run=replace(alone.run, step_ms=2 * expected_ms), measured_on=card)
     (plain,), (scaled,) = estimates(alone, [other], {}), estimates(measured, [other], {})
     assert scaled.step_ms == pytest.approx(2 * plain.step_ms)
+
+
+@pytest.mark.parametrize(("share", "waits"), [(0.5, False), (4.0, True)])
+def test_a_card_that_is_quicker_than_the_loader_here_waits_for_it(share, waits) -> None:
+    """Without workers the loader's own rate is known: all of its time is waiting."""
+    own = Trace(batch=1, ops=(Operation(MATRIX, "float32", 1e12, 1e3, "mm"),), held=(), events=())
+    card = profiles.by_name("rtx-3090")
+    (entry,) = estimates(Traced(run=a_run(), own=own), [card], {})
+    here = a_run(units_per_s=entry.units_per_s / share / 10, effects=Effects(workers=0))
+    loader = loader_rate(replace(here, wait_share=0.1))
+    assert ("a card would wait" in verdict([entry], [card], "items", loader)) is waits
+    assert loader_rate(replace(here, wait_share=0.1, effects=Effects(workers=2))) is None

@@ -232,11 +232,7 @@ class Imported:
         return next(inside, "torch")
 
 
-KINDS = {
-    "advisor": advisor,
-    "torch": torch,
-    "compiler": functools.partial(torch, compiles=True),
-}
+KINDS = {"advisor": advisor, "torch": torch, "compiler": functools.partial(torch, compiles=True)}
 
 
 def serve(kind: str) -> None:

@@ -104,12 +104,14 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         if drawn and claim:
             claim.write(figure_place(args.output, card.name), drawn)
     remarks = notes(found, cards, entries)
+    loader = loader_rate(traced.run)
     fields = {
         "ok": True,
         "failure": None,
         "unit": unit,
         "dtype": dtype,
         "batch": traced.own.batch,
+        "loader_units_per_s": loader,
         "trains": traced.run.trains,
         "stand_in": found.stand_in,
         "predictions": [asdict(entry) for entry in entries],
@@ -117,7 +119,8 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         "next": next_steps,
         "notes": remarks,
     }
-    lines = [verdict(entries, cards, unit), "", *output.table(rows(entries, unit)), ""]
+    headline = verdict(entries, cards, unit, loader)
+    lines = [headline, "", *output.table(rows(entries, unit)), ""]
     if by_precision:
         lines += [
             "By precision, each at its suggested batch; bfloat16 is that of autocast:"
@@ -386,8 +389,19 @@ def about(value: float) -> str:
     return numbers.number(float(f"{value:.2g}"))
 
 
-def verdict(entries: Sequence[Estimate], cards: Sequence[GpuProfile], unit: str) -> str:
-    """Sentence on the fastest card, and the cheapest where prices are known."""
+def loader_rate(run: Run) -> float | None:
+    """Units/s of the loader alone on this host; None with workers, which load ahead."""
+    here = run.effects.workers == 0 and run.wait_share
+    return run.units_per_s / here if here else None
+
+
+def verdict(
+    entries: Sequence[Estimate],
+    cards: Sequence[GpuProfile],
+    unit: str,
+    loader: float | None = None,
+) -> str:
+    """Sentences on the fastest card, the loader here if slower, and the cheapest card."""
     fitting = [entry for entry in entries if entry.fits]
     if not fitting:
         return "It fits on none of these cards."
@@ -395,6 +409,9 @@ def verdict(entries: Sequence[Estimate], cards: Sequence[GpuProfile], unit: str)
     titles = {card.name: card.title for card in cards}
     rate = f"{about(best.units_per_s)} {unit}/s with batch {best.batch:g}"
     line = f"{titles[best.card]}: about {rate}, predicted, not measured."
+    if loader and loader < best.units_per_s_range[0]:
+        rate = f"{about(loader)} {unit}/s"
+        line += f" The loader here gives about {rate} without workers: a card would wait."
     priced = [(entry.price_of_1000, entry) for entry in fitting if entry.price_of_1000]
     if len({entry.card for _, entry in priced}) > 1:
         price, cheapest = min(priced, key=lambda pair: pair[0])

@@ -116,11 +116,7 @@ CASES = {
         fields=WINDOW,
     ),
     "hangs in C": Case(
-        "hang",
-        program("fail_hangs"),
-        "no step for",
-        tail="lock_twice",
-        fields=HANGING | COUNTED,
+        "hang", program("fail_hangs"), "no step for", tail="lock_twice", fields=HANGING | COUNTED
     ),
     "loader worker hangs": Case(
         "hang", program(WORKERS, "hang"), "no step for", tail="read_for_ever", fields=HANGING

@@ -144,11 +144,7 @@ git -C repo log --oneline | grep -q n
 setsid sh -c 'trap "" TERM HUP; sleep 0.7; echo late > mine.txt' > /dev/null 2>&1 &
 """,
 }
-LEFT_OUTSIDE = (
-    "/dev/shm/gpu-advisor-ways",
-    "/dev/shm/gpu-advisor-ways-2",
-    "/tmp/gpu-advisor-ways",
-)
+LEFT_OUTSIDE = ("/dev/shm/gpu-advisor-ways", "/dev/shm/gpu-advisor-ways-2", "/tmp/gpu-advisor-ways")
 
 
 def lay_out(root: Path, names: list[str]) -> Path:
