@@ -198,13 +198,14 @@ def test_a_measured_card_scales_the_other_ones() -> None:
     assert scaled.step_ms == pytest.approx(2 * plain.step_ms)
 
 
-@pytest.mark.parametrize(("share", "waits"), [(0.5, False), (4.0, True)])
-def test_a_card_that_is_quicker_than_the_loader_here_waits_for_it(share, waits) -> None:
+@pytest.mark.parametrize(("rate", "waits"), [(50.0, False), (20.0, True)])
+def test_a_card_that_is_quicker_than_the_loader_here_waits_for_it(rate, waits) -> None:
     """Without workers the loader's own rate is known: all of its time is waiting."""
     own = Trace(batch=1, ops=(Operation(MATRIX, "float32", 1e12, 1e3, "mm"),), held=(), events=())
     card = profiles.by_name("rtx-3090")
     (entry,) = estimates(Traced(run=a_run(), own=own), [card], {})
-    here = a_run(units_per_s=entry.units_per_s / share / 10, effects=Effects(workers=0))
-    loader = loader_rate(replace(here, wait_share=0.1))
-    assert ("a card would wait" in verdict([entry], [card], "items", loader)) is waits
-    assert loader_rate(replace(here, wait_share=0.1, effects=Effects(workers=2))) is None
+    entry = replace(entry, units_per_s=400.0, units_per_s_range=(300.0, 600.0))
+    here = replace(a_run(effects=Effects(workers=0)), units_per_s=rate, wait_share=0.1)
+    assert loader_rate(here) == pytest.approx(10 * rate)
+    assert ("a card would wait" in verdict([entry], [card], "items", loader_rate(here))) is waits
+    assert loader_rate(replace(here, effects=Effects(workers=2))) is None
