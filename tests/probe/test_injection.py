@@ -110,7 +110,6 @@ def test_a_swallowed_out_of_memory_is_seen_while_steps_are_only_counted(tmp_path
     outcome = python(tmp_path, "fail_training.py", "late-oom", plan=plan)
     assert outcome.measured.units_per_s > 0
     (record,) = outcome.records
-    assert record.steps > 300
     assert [each.where for each in record.caught] == ["step"]
     reader = EventReader()
     reader.feed((tmp_path / "probe" / f"events-{record.pid}.jsonl").read_bytes())
