@@ -334,6 +334,8 @@ def measure_reference(state: TunerState) -> Trials[Reference | str]:
     The original runs beside it if that costs little. Changed results end the candidate.
     """
     free = Variant(candidate=state.best.only("free", "training"))
+    if state.quality.best == free.candidate:
+        return state, reference_of(state, free, state.quality.runs)
     state, (runs, why) = yield from run_seeds(state, free, REFERENCE_RUNS, more=1)
     if not runs:
         return state, why
@@ -347,15 +349,21 @@ def measure_reference(state: TunerState) -> Trials[Reference | str]:
         if why := changed_results(state, list(zip(originals, runs, strict=False))):
             return (yield from measure_reference(without_best(state, why)))
     now, before = mean_values(state, runs), mean_values(state, originals)
-    earlier = dict(state.context.quality_reference)
-    spent = quality.given_away(state.context.workload.quality, earlier, now)
     log = replace(
         state.quality,
         reference=tuple((before or now).items()),
         before=tuple(before.items()) or state.quality.before,
+        best=free.candidate,
+        runs=runs,
     )
-    reference = Reference(variant=free, runs=runs, spent=spent)
-    return replace(state, quality=log), reference
+    return replace(state, quality=log), reference_of(state, free, runs)
+
+
+def reference_of(state: TunerState, variant: Variant, runs: tuple[Run, ...]) -> Reference:
+    earlier = dict(state.context.quality_reference)
+    now = mean_values(state, runs)
+    spent = quality.given_away(state.context.workload.quality, earlier, now)
+    return Reference(variant=variant, runs=runs, spent=spent)
 
 
 def changed_results(state: TunerState, pairs: Pairs) -> str:

@@ -167,6 +167,10 @@ class QualityLog:
     """The original's own; empty: it did not run the quality command."""
     after: tuple[tuple[str, float], ...] = ()
     judgements: tuple[tuple[str, QualityJudgement], ...] = ()
+    best: Candidate | None = None
+    """Free candidate that the others are compared with."""
+    runs: tuple[Run, ...] = ()
+    """Its quality runs, with choosing seeds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

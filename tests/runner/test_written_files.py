@@ -35,8 +35,7 @@ def test_items_are_counted_and_the_first_ones_read(tmp_path, name, content, coun
 
 
 @pytest.mark.parametrize(
-    ("name", "content"),
-    [("p.json", b'{"lr": 1}'), ("p.npy", b"x"), ("p.png", b"x")],
+    ("name", "content"), [("p.json", b'{"lr": 1}'), ("p.npy", b"x"), ("p.png", b"x")]
 )
 def test_a_broken_file_holds_no_items(tmp_path, name, content) -> None:
     assert read(tmp_path, name, content) is None

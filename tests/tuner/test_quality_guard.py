@@ -78,10 +78,7 @@ def test_a_measure_twice_as_noisy_as_its_tolerance_proves_nothing(
 def test_steps_are_written_where_the_bounds_lie_inside(tmp_path, items, noise) -> None:
     """Chosen with some seeds and confirmed with others, the same for both arms."""
     search = searched(
-        tmp_path,
-        quality=lambda n: 1.0 + 7 / n,
-        quality_noise=noise,
-        quality_items=items,
+        tmp_path, quality=lambda n: 1.0 + 7 / n, quality_noise=noise, quality_items=items
     )
     assert search.values["n_timestep"] == 100
     chose, confirmed = seeds(search, "quality"), seeds(search, "confirm-quality")
@@ -167,6 +164,16 @@ def test_steps_that_the_budget_does_not_hold_say_so(tmp_path) -> None:
     assert len(search.asked("quality")) <= 1
     assert "the budget had no room for the run" in search.decisions["n_timestep"].reason
     assert any(each.what.startswith("the quality that ") for each in search.state.skipped)
+
+
+def test_the_next_change_is_compared_with_the_runs_that_are_there(tmp_path) -> None:
+    """The budget holds its own run; those of the reference are not asked for again."""
+    switches, text = {"autocast=bfloat16": 1.6}, "batch_size: 1\nn_timestep: 1000\n"
+    search = searched(
+        tmp_path, process_s=taking(1.0, quality=10.0), budget_s=90.0, quality_noise=0.02, text=text,
+        switches=switches, observed={"dtype": "float32"},
+    )  # fmt: skip
+    assert search.state.quality.judgements[-1][0] == "autocast bfloat16 in the code"
 
 
 def test_precision_is_confirmed_by_losses_with_equal_seeds(tmp_path) -> None:

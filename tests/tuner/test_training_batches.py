@@ -17,11 +17,7 @@ ACCUMULATED = "batch_size: 4\nnum_workers: 0\naccumulation_steps: 8\n"
 
 @pytest.mark.parametrize(
     ("kind", "sign"),
-    [
-        ("optimizer step", "optimizer"),
-        ("training step", "backward"),
-        ("root forward", "backward"),
-    ],
+    [("optimizer step", "optimizer"), ("training step", "backward"), ("root forward", "backward")],
 )
 def test_a_batch_of_a_training_is_advised_with_its_reason(tmp_path, kind, sign) -> None:
     """Faster in every run, proven in rounds of its own, and left to the user."""
