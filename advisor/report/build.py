@@ -211,12 +211,11 @@ def next_actions(found: TuningResult, best: CandidateEntry | None) -> list[str]:
     state = found.state
     if not state.originals:
         return []
-    steps = [
-        (each.gain, f"Prove {each.title}: {each.gain:.2f}x in one run")
-        for each in state.suggestions
-        if each.outcome is None
-    ]
-    known = [found.winner.label] if found.winner.changes else []
+    once = [each for each in state.suggestions if each.outcome is None]
+    steps = [(s.gain, f"Prove {s.title}: {s.gain:.2f}x in one run") for s in once]
+    known = [s.title for s in once]
+    if found.winner.changes:
+        known.append(found.winner.label)
     for each in state.suggestions:
         rounds = each.outcome if each.unfinished else None
         gain = rounds and Gain.of(rounds.interval(state.context.objective))

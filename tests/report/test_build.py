@@ -243,7 +243,6 @@ def test_a_batch_that_is_only_suggested_is_no_candidate_of_the_headline(tmp_path
     engine = on_formula(load_s=1e-6, noise=0.1, step_kind="optimizer step")
     search = formula_search(tmp_path, engine, "batch_size: 4\nlr: 0.1\n")
     found = reported(search, tmp_path)
-    assert found.verdict == "unchanged"
     assert found.reason.startswith("No value that may be written was faster by more than")
     assert "Faster, and yours to apply: batch_size: 4 to " in sections.render(found)
     (suggestion,) = (each for each in search.state.suggestions if each.knob is not None)
@@ -255,6 +254,10 @@ def test_a_batch_that_is_only_suggested_is_no_candidate_of_the_headline(tmp_path
         assert found.verdict == verdict_then, "what its rounds prove is proven"
         likely = f"The best candidate, {suggestion.title}, " in found.reason
         assert likely is (verdict_then == "partial")
+    once = replace(suggestion, outcome=None)
+    state = replace(state, suggestions=(once,)).skip(once.title, 60)
+    found = reported(replace(search, stop=replace(search.stop, state=state)), tmp_path)
+    assert len(found.next_actions) == 1, "its proof is one step"
 
 
 def test_a_knob_found_by_experiment_is_told_with_its_effect(tmp_path) -> None:
