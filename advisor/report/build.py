@@ -213,6 +213,8 @@ def next_actions(found: TuningResult, best: CandidateEntry | None) -> list[str]:
         return []
     once = [each for each in state.suggestions if each.outcome is None]
     steps = [(s.gain, f"Prove {s.title}: {s.gain:.2f}x in one run") for s in once]
+    unjudged = [each for each in state.left_out if each.is_open]
+    steps += [(s.gain, f"Prove {s.text.rstrip('.')}") for s in unjudged]
     known = [s.title for s in once]
     if found.winner.changes:
         known.append(found.winner.label)

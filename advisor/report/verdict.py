@@ -363,8 +363,9 @@ def caveats(found: TuningResult) -> Iterator[str]:
     if not state.context.has_gpu:
         yield "All of this was measured on this CPU. It says nothing about a GPU."
     yield from map(followed, state.followed)
-    for text in state.left_out:
-        yield f"Faster, and not suggested: {text}"
+    for each in state.left_out:
+        if not each.is_open:
+            yield f"Faster, and not suggested: {each.text}"
     known = {advice.title for advice in found.advice}
     known |= {each.title for each in state.suggestions if each.unfinished}
     if unproven := sorted(tried.keys() - known):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
-from advisor import knobs, numbers
+from advisor import knobs
 from advisor.executor.requests import ABTest, Variant
 from advisor.knobs.registry import LOADER_ARGUMENTS, loader_arguments
 from advisor.model import Knob, Purpose, Run
@@ -17,6 +17,7 @@ from advisor.tuner.state import (
     GOOD_ROUNDS,
     MARGIN,
     OUT_OF_TIME,
+    LeftOut,
     Stage,
     Suggestion,
     Trials,
@@ -319,15 +320,15 @@ def try_variant(
     return state, run
 
 
-def leave_out(state: TunerState, variant: Variant, run: Run, why: str) -> TunerState:
-    """With a sentence on a faster variant, and the reason against it."""
+def leave_out(
+    state: TunerState, variant: Variant, run: Run, why: str, *, is_open: bool = False
+) -> TunerState:
+    """With a faster variant, and the reason against it."""
     gain = state.gain_over_incumbent(run)
     if gain <= 1 + state.tie_threshold:
         return state
-    text = (
-        f"{variant.whatif or variant.label}, {numbers.ratio(gain)} in one run{why}".strip()
-    )
-    return replace(state, left_out=(*state.left_out, text))
+    entry = LeftOut(variant.whatif or variant.label, gain, why, is_open)
+    return replace(state, left_out=(*state.left_out, entry))
 
 
 def counts_alike(state: TunerState, run: Run) -> bool:
@@ -366,7 +367,8 @@ def try_switch(state: TunerState, switch: Switch, others: Sequence[Switch]) -> S
             return state  # too little to pay for comparing its results
         state, verdict = yield from passes_gate(state, variant, run)
         if not verdict.inside:
-            return leave_out(state, variant, run, f"{verdict.figures}. {verdict.why}")
+            why = f"{verdict.figures}. {verdict.why}"
+            return leave_out(state, variant, run, why, is_open=not verdict.refuted)
         inside = f" It stayed inside its tolerance{verdict.figures}."
     cost = (
         f" It takes {variant.extra_s:.0f} s once, at the start." if variant.extra_s else ""

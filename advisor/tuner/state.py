@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal, NamedTuple, Self, TypeVar
 
-from advisor import config as documents, knobs
+from advisor import config as documents, knobs, numbers
 from advisor.executor.comparison import AFTER, COLLAPSED, Comparison
 from advisor.executor.requests import (
     ABTest,
@@ -129,6 +129,20 @@ class Skipped(NamedTuple):
     stopped: bool
 
 
+class LeftOut(NamedTuple):
+    """Faster code change that is not suggested."""
+
+    what: str
+    gain: float
+    why: str
+    is_open: bool = False
+    """More runs could still judge its results."""
+
+    @property
+    def text(self) -> str:
+        return f"{self.what}, {numbers.ratio(self.gain)} in one run{self.why}".strip()
+
+
 class NearMiss(NamedTuple):
     """Value that ran faster, by less than equal runs differ."""
 
@@ -196,8 +210,7 @@ class TunerState:
     near_misses: tuple[NearMiss, ...] = ()
     second_look: bool = False
     """A run within the tie counts as faster: only a comparison can tell."""
-    left_out: tuple[str, ...] = ()
-    """Sentences on faster code changes not suggested."""
+    left_out: tuple[LeftOut, ...] = ()
     quality: QualityLog = field(default_factory=QualityLog)
 
     @property
@@ -288,7 +301,7 @@ class TunerState:
         shown = f"{100 * self.tie_threshold:.2g} %"
         noise = self.noise_of(self.best)
         if noise > self.tie_threshold:
-            return f"{shown} (equal runs differed by {100 * noise:.2g} %)"
+            return f"{shown} (equal runs differed by {numbers.percent(noise)})"
         return shown
 
     def gain(self, run: Run, than: Run) -> float:
