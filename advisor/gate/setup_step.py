@@ -157,8 +157,9 @@ def _interpreter(folder: Path) -> set[str]:
     for name in ("python", "python3"):
         program = folder / name
         real = program.resolve()
-        # a link of the change may lead anywhere, but shows no more than an interpreter
-        is_python = program.exists() and real.name.startswith("python")
+        # a link of the change may lead anywhere, but shows no more than an interpreter;
+        # Path.exists would raise for a folder that may not be read
+        is_python = os.access(program, os.F_OK) and real.name.startswith("python")
         for place in (program, real) if is_python else ():
             prefix = place.parent.parent
             found |= {str(prefix / part) for part in ("bin", "lib", "lib64", "pyvenv.cfg")}
