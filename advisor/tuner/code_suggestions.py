@@ -323,7 +323,7 @@ def try_variant(
 def leave_out(
     state: TunerState, variant: Variant, run: Run, why: str, *, is_open: bool = False
 ) -> TunerState:
-    """With a faster variant, and the reason against it."""
+    """Keep a faster variant for the report, and the reason against it."""
     gain = state.gain_over_incumbent(run)
     if gain <= 1 + state.tie_threshold:
         return state
