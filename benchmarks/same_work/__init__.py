@@ -1,0 +1,1 @@
+"""Programs whose true effect of each setting is known by construction."""

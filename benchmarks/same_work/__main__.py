@@ -1,0 +1,151 @@
+"""Programs whose true effect of each setting is known: what does `optimize` write?
+
+    python -m benchmarks.same_work [NAME ...] [--budget 75s] [--jobs 2] [--harmful | --free]
+
+Each program of `programs.py` is tuned in a folder of its own. A harmful value that was written is
+a fault, whatever it gains. A gain that changes nothing of the work should be written.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from advisor.errors import OPTIMIZE_EXIT_CODES
+from benchmarks.same_work.programs import PROGRAMS, Program
+
+ROOT = Path(__file__).resolve().parents[2]
+WORTH = 1.3
+"""A free gain of less is no loss where it is not written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What one call wrote."""
+
+    program: Program
+    verdict: str
+    seconds: float
+    written: dict[str, Any]
+    """New values by setting."""
+    gain: float | None
+    reason: str
+
+    @property
+    def harm(self) -> dict[str, str]:
+        """Written settings that break the work, and how."""
+        return {
+            name: self.program.harmful[name]
+            for name, value in self.written.items()
+            if name in self.program.harmful
+            and not (type(value) is int and value <= self.program.harmless_up_to)
+        }
+
+    @property
+    def missed(self) -> list[str]:
+        """Free gains that were not written."""
+        free = {name for name, gain in self.program.free.items() if gain >= WORTH}
+        return sorted(free - set(self.written))
+
+
+def tune(program: Program, budget: str) -> Outcome:
+    """Tune one program."""
+    with tempfile.TemporaryDirectory(prefix="same-work-") as name:
+        folder = Path(name)
+        (folder / "train.py").write_text(program.source)
+        (folder / "config.yaml").write_text(yaml.safe_dump(program.config, sort_keys=False))
+        began = time.monotonic()
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "advisor", "optimize", "config.yaml", "--json"),
+                *("--budget", budget, "--window", "1s"),
+                *("--", sys.executable, "train.py", "config.yaml"),
+            ],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        seconds = time.monotonic() - began
+        report: dict[str, Any] = {
+            "verdict": f"exit {done.returncode}",
+            "reason": done.stderr.strip()[-400:],
+        }
+        if done.returncode in OPTIMIZE_EXIT_CODES.values():
+            report = json.loads((folder / "report.json").read_text())
+        config = yaml.safe_load((folder / "config.yaml").read_text())
+    return Outcome(
+        program=program,
+        verdict=report["verdict"],
+        seconds=seconds,
+        written={key: value for key, value in config.items() if value != program.config.get(key)},
+        gain=(report.get("gain") or {}).get("ratio"),
+        reason=report.get("reason") or "",
+    )
+
+
+def row(each: Outcome) -> str:
+    """Row of the table."""
+    right = not each.harm and not each.missed
+    written = ", ".join(f"{key}={value}" for key, value in each.written.items()) or "-"
+    truth = "; ".join(
+        [f"{key}: {how}" for key, how in each.program.harmful.items()]
+        + [f"{key} is free, {gain:g}x" for key, gain in each.program.free.items()]
+    )
+    gain = "-" if each.gain is None else f"{each.gain:.3g}"
+    return (
+        f"| {each.program.name} | {truth} | {each.verdict} | {each.seconds:.0f} | {written} "
+        f"| {gain} | {'yes' if right else 'HARM' if each.harm else 'missed'} |"
+    )
+
+
+def chosen(names: Iterable[str], *, harmful: bool, free: bool) -> list[Program]:
+    """Programs of these names, of one kind where asked."""
+    every = [each for each in PROGRAMS if not names or each.name in names]
+    if harmful or free:
+        every = [each for each in every if bool(each.harmful) is harmful]
+    return every
+
+
+def main() -> int:
+    """Print a row for each program, then the counts; 1 where harm was written."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--budget", default="75s")
+    parser.add_argument("--jobs", type=int, default=1, help="calls side by side")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--harmful", action="store_true")
+    kinds.add_argument("--free", action="store_true")
+    args = parser.parse_args()
+    programs = chosen(args.names, harmful=args.harmful, free=args.free)
+    print("| program | truth | verdict | s | written | claimed | right |")
+    print("|:--|:--|:--|--:|:--|--:|:--|")
+    outcomes: list[Outcome] = []
+    with ThreadPoolExecutor(args.jobs) as pool:
+        for outcome in pool.map(lambda each: tune(each, args.budget), programs):
+            outcomes.append(outcome)
+            print(row(outcome), flush=True)
+            if outcome.harm or outcome.missed:
+                print(f"  {outcome.program.name}: {outcome.reason}", file=sys.stderr, flush=True)
+    harms = [each for each in outcomes if each.program.harmful]
+    frees = [each for each in outcomes if each.program.free]
+    print(
+        f"\nharmful values written: {sum(bool(each.harm) for each in harms)} of {len(harms)}; "
+        f"free gains written: {sum(not each.missed for each in frees)} of {len(frees)}"
+    )
+    return int(any(each.harm for each in outcomes))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1153 @@
+"""Small programs, each with what a change of its settings truly does to its work.
+
+Sleeps stand for the disk and the device, so the gain of a setting is known and hardly depends on
+the machine. Harm is known by construction too: a dataset that does not ask for its worker yields
+everything in each of them, whatever a clock says of it.
+
+A program is put together from a head, data, and a loop, as people write it: one file that reads a
+YAML config.
+"""
+
+from dataclasses import dataclass, field
+from textwrap import dedent
+
+HEAD = """\
+import itertools, random, sys, time
+import numpy as np
+import torch
+import yaml
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, get_worker_info
+
+with open(sys.argv[1]) as file:
+    c = yaml.safe_load(file)
+torch.manual_seed(0)
+torch.set_num_threads(1)
+"""
+
+LOADER = {"batch_size": 16, "num_workers": 0}
+"""Settings of a loop that waits for its data."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """One program, and the truth about its settings."""
+
+    name: str
+    source: str
+    config: dict[str, object]
+    harmful: dict[str, str] = field(default_factory=dict)
+    """Setting to what a change of it breaks. It must not be written."""
+    free: dict[str, float] = field(default_factory=dict)
+    """Setting to the gain that it gives without any change of the work."""
+    harmless_up_to: int = 0
+    """Values of a harmful setting up to this one do no harm."""
+
+
+def training(data: str, *, loader: str = "", loop: str = "", model: str = "") -> str:
+    """Training of a small network over `data`, which defines `data`."""
+    loader = loader or (
+        "loader = DataLoader(data, batch_size=c['batch_size'], num_workers=c['num_workers'])"
+    )
+    model = model or "net = nn.Sequential(nn.Linear(16, 32), nn.LayerNorm(32), nn.Linear(32, 1))"
+    loop = (
+        loop
+        or """
+        for epoch in range(1000):
+            for x, y in loader:
+                loss = F.mse_loss(net(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """
+    )
+    optimizer = "optimizer = torch.optim.SGD(net.parameters(), lr=0.01)\n"
+    return (
+        HEAD
+        + "".join(dedent(part).strip("\n") + "\n" for part in (data, loader, model))
+        + (optimizer + dedent(loop).strip("\n") + "\n")
+    )
+
+
+def accumulating(
+    *,
+    model: str = "net = nn.Sequential(nn.Linear(16, 32), nn.LayerNorm(32), nn.Linear(32, 1))",
+    accumulation: str = "c['accumulation']",
+    before: str = "",
+    loss: str = "F.mse_loss(net(x), y) / accumulation",
+    each_batch: str = "",
+    each_update: str = "",
+    rate: str = "0.01",
+    ends: str = "",
+) -> str:
+    """Training by accumulation, whose device time is mostly paid by the call."""
+    lines = [
+        "data = torch.utils.data.TensorDataset(torch.randn(20000, 16), torch.randn(20000, 1))",
+        "loader = DataLoader(data, batch_size=c['batch_size'], shuffle=True)",
+        model,
+        f"optimizer = torch.optim.SGD(net.parameters(), lr={rate})",
+        f"accumulation = {accumulation}",
+        *dedent(before).strip("\n").splitlines(),
+        "count = 0",
+        "for epoch in range(1000):",
+        "    for x, y in loader:",
+        "        time.sleep(0.012 + 0.0004 * len(x))  # the device",
+        f"        ({loss}).backward()",
+        "        count += 1",
+        *(f"        {line}" for line in dedent(each_batch).strip("\n").splitlines()),
+        "        if count % accumulation == 0:",
+        "            optimizer.step()",
+        "            optimizer.zero_grad()",
+        *(f"            {line}" for line in dedent(each_update).strip("\n").splitlines()),
+        *(f"        {line}" for line in dedent(ends).strip("\n").splitlines()),
+    ]
+    return HEAD + "\n".join(lines) + "\n"
+
+
+def inference(data: str, *, loader: str = "", model: str = "", body: str = "") -> str:
+    """Inference over `data`, whose device time is mostly paid by the call."""
+    loader = loader or (
+        "loader = DataLoader(data, batch_size=c['batch_size'], num_workers=c['num_workers'])"
+    )
+    model = model or "net = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4)).eval()"
+    body = (
+        body
+        or """
+        with torch.no_grad():
+            for x, y in loader:
+                time.sleep(0.010)  # the device
+                rows.append(net(x))
+        """
+    )
+    parts = (data, loader, model, "rows = []", body, "torch.save(torch.cat(rows), 'rows.pt')")
+    return HEAD + "".join(dedent(part).strip("\n") + "\n" for part in parts)
+
+
+MAP = """
+    class Items(Dataset):
+        def __len__(self):
+            return 4000
+        def __getitem__(self, index):
+            time.sleep(0.003)  # the disk
+            {draw}
+            return x, torch.tensor([float(index % 7)])
+    data = Items()
+    """
+
+
+def items(draw: str) -> str:
+    """A map-style dataset without state."""
+    return dedent(MAP).format(draw=draw)
+
+
+PLAIN = items("x = torch.full((16,), index / 4000)")
+
+
+def stateful(init: str, get: str, *, more: str = "", count: int = 640) -> str:
+    """A map-style dataset that holds something of its own."""
+    return "\n".join(
+        [
+            "class Items(Dataset):",
+            "    def __init__(self):",
+            *(f"        {line}" for line in dedent(init).strip("\n").splitlines()),
+            "    def __len__(self):",
+            f"        return {count}",
+            "    def __getitem__(self, index):",
+            *(f"        {line}" for line in dedent(get).strip("\n").splitlines()),
+            "        return x, torch.tensor([float(index % 7)])",
+            *(f"    {line}" for line in dedent(more).strip("\n").splitlines()),
+            "data = Items()",
+        ]
+    )
+
+
+def iterable(body: str, *, init: str = "pass") -> str:
+    """An iterable dataset."""
+    return "\n".join(
+        [
+            "class Items(IterableDataset):",
+            "    def __init__(self):",
+            *(f"        {line}" for line in dedent(init).strip("\n").splitlines()),
+            "    def __iter__(self):",
+            *(f"        {line}" for line in dedent(body).strip("\n").splitlines()),
+            "data = Items()",
+            "def item(index):",
+            "    time.sleep(0.003)",
+            "    return torch.full((16,), index / 1000), torch.tensor([float(index % 7)])",
+        ]
+    )
+
+
+TWICE = "each worker yields all of it"
+EQUAL = "workers draw equal random numbers"
+EMPTY = "each pass forks an empty cache"
+FROZEN = "workers keep what the dataset was when they began"
+UPDATE = "an update is no longer the same"
+SCHEDULE = "the schedule runs by batches"
+RATE = "the learning rate follows"
+PERSISTENT = {"batch_size": 16, "num_workers": 2, "persistent_workers": False}
+KEEPING = """
+    loader = DataLoader(data, batch_size=c['batch_size'], num_workers=c['num_workers'],
+                        persistent_workers=c['persistent_workers'])
+    """
+MICRO = {"batch_size": 2, "accumulation": 16}
+SHUFFLED = """
+    loader = DataLoader(data, batch_size=c['batch_size'], shuffle=True,
+                        num_workers=c['num_workers'])
+    """
+
+WORKERS_HARM = (
+    Program(
+        name="iterable_whole",
+        source=training(iterable("for index in range(1000):\n    yield item(index)")),
+        config=LOADER,
+        harmful={"num_workers": TWICE},
+        harmless_up_to=1,
+    ),
+    Program(
+        name="iterable_shuffle_buffer",
+        source=training(
+            iterable(
+                """
+                buffer = []
+                for index in range(1000):
+                    buffer.append(item(index))
+                    if len(buffer) == 32:
+                        yield buffer.pop(random.randrange(32))
+                yield from buffer
+                """
+            )
+        ),
+        config=LOADER,
+        harmful={"num_workers": TWICE},
+        harmless_up_to=1,
+    ),
+    Program(
+        name="iterable_asks_and_ignores",
+        source=training(
+            iterable(
+                """
+                worker = get_worker_info()
+                name = "main" if worker is None else f"worker {worker.id}"
+                for index in range(1000):
+                    yield item(index)
+                """
+            )
+        ),
+        config=LOADER,
+        harmful={"num_workers": TWICE},
+        harmless_up_to=1,
+    ),
+    Program(
+        name="iterable_overlapping_shards",
+        source=training(
+            iterable(
+                """
+                worker = get_worker_info()
+                low, high = 0, 1000
+                if worker is not None:
+                    low = worker.id * 100
+                for index in range(low, high):
+                    yield item(index)
+                """
+            )
+        ),
+        config=LOADER,
+        harmful={"num_workers": "workers share most of the items"},
+        harmless_up_to=1,
+    ),
+    Program(
+        name="iterable_loses_items",
+        source=training(
+            iterable(
+                """
+                worker = get_worker_info()
+                if worker is None:
+                    chosen = range(240)
+                else:
+                    chosen = range(worker.id, 240, worker.num_workers * 2)
+                for index in chosen:
+                    yield item(index)
+                """
+            )
+        ),
+        config=LOADER,
+        harmful={"num_workers": "half of the items vanish"},
+    ),
+    Program(
+        name="endless_equal_seeds",
+        source=training(
+            iterable(
+                """
+                rng = torch.Generator().manual_seed(0)
+                while True:
+                    time.sleep(0.003)
+                    yield torch.randn(16, generator=rng), torch.randn(1, generator=rng)
+                """
+            )
+        ),
+        config=LOADER,
+        harmful={"num_workers": EQUAL},
+        harmless_up_to=1,
+    ),
+    Program(
+        name="inference_iterable_whole",
+        source=inference(iterable("for index in range(3000):\n    yield item(index)")),
+        config=LOADER,
+        harmful={"num_workers": TWICE},
+        harmless_up_to=1,
+    ),
+    Program(
+        name="numpy_generator_held",
+        source=training(
+            stateful(
+                "self.rng = np.random.default_rng(1)",
+                "time.sleep(0.003)\nx = torch.full((16,), self.rng.random())",
+            ),
+            loader=SHUFFLED,
+        ),
+        config=LOADER,
+        harmful={"num_workers": EQUAL},
+    ),
+    Program(
+        name="python_random_in_transform",
+        source=training(
+            dedent(
+                """
+            class Flip:
+                def __init__(self):
+                    self.random = random.Random(3)
+                def __call__(self, x):
+                    return x.flip(0) if self.random.random() < 0.5 else x
+            """
+            )
+            + stateful(
+                "self.transform = Flip()",
+                "time.sleep(0.003)\nx = self.transform(torch.arange(16.0))",
+            )
+        ),
+        config=LOADER,
+        harmful={"num_workers": EQUAL},
+    ),
+    Program(
+        name="torch_generator_in_list",
+        source=training(
+            stateful(
+                "self.parts = [None, {'rng': torch.Generator().manual_seed(5)}]",
+                "time.sleep(0.003)\nx = torch.rand(16, generator=self.parts[1]['rng'])",
+            )
+        ),
+        config=LOADER,
+        harmful={"num_workers": EQUAL},
+    ),
+    Program(
+        name="cache_in_dict",
+        source=training(
+            stateful(
+                "self.kept = {}",
+                """
+                if index not in self.kept:
+                    time.sleep(0.008)
+                    self.kept[index] = torch.full((16,), index / 640)
+                x = self.kept[index]
+                """,
+            )
+        ),
+        config=LOADER,
+        harmful={"num_workers": EMPTY},
+    ),
+    Program(
+        name="cache_in_list_of_none",
+        source=training(
+            stateful(
+                "self.kept = [None] * 640",
+                """
+                if self.kept[index] is None:
+                    time.sleep(0.008)
+                    self.kept[index] = torch.full((16,), index / 640)
+                x = self.kept[index]
+                """,
+            )
+        ),
+        config=LOADER,
+        harmful={"num_workers": EMPTY},
+    ),
+    Program(
+        name="cache_by_lru_cache",
+        source=training(
+            "import functools\n@functools.lru_cache(maxsize=None)\ndef decoded(index):\n"
+            "    time.sleep(0.008)\n    return torch.full((16,), index / 640)\n"
+            + stateful("pass", "x = decoded(index)")
+        ),
+        config=LOADER,
+        harmful={"num_workers": EMPTY},
+    ),
+    Program(
+        name="cache_behind_a_subset",
+        source=training(
+            stateful(
+                "self.kept = {}",
+                """
+                if index not in self.kept:
+                    time.sleep(0.008)
+                    self.kept[index] = torch.full((16,), index / 640)
+                x = self.kept[index]
+                """,
+            )
+            + "\ndata = torch.utils.data.Subset(data, range(600))"
+        ),
+        config=LOADER,
+        harmful={"num_workers": EMPTY},
+    ),
+    Program(
+        name="curriculum_by_calls",
+        source=training(
+            stateful(
+                "self.calls = 0",
+                """
+                time.sleep(0.003)
+                self.calls += 1
+                x = torch.full((16,), min(1.0, self.calls / 10000))
+                """,
+            )
+        ),
+        config=LOADER,
+        harmful={"num_workers": "each worker counts for itself, anew in each pass"},
+    ),
+    Program(
+        name="epoch_set_by_main",
+        source=training(
+            stateful(
+                "self.epoch = 0",
+                "time.sleep(0.001)\nx = torch.full((16,), index / 64 + self.epoch)",
+                count=64,
+            ),
+            loader=KEEPING,
+            loop="""
+            for epoch in range(1000):
+                data.epoch = epoch
+                for x, y in loader:
+                    loss = F.mse_loss(net(x), y)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+            """,
+        ),
+        config=PERSISTENT,
+        harmful={"persistent_workers": FROZEN},
+    ),
+    Program(
+        name="epoch_by_a_method_of_a_wrapped_dataset",
+        source=training(
+            stateful(
+                "self.level = {'now': 0.0}",
+                "time.sleep(0.001)\nx = torch.full((16,), index / 64 + self.level['now'])",
+                more="def set_epoch(self, epoch):\n    self.level['now'] = epoch / 10",
+                count=64,
+            ),
+            loader="data = torch.utils.data.ConcatDataset([data])\n" + dedent(KEEPING),
+            loop="""
+            for epoch in range(1000):
+                data.datasets[0].set_epoch(epoch)
+                for x, y in loader:
+                    loss = F.mse_loss(net(x), y)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+            """,
+        ),
+        config=PERSISTENT,
+        harmful={"persistent_workers": FROZEN},
+    ),
+    Program(
+        name="hard_examples_by_main",
+        source=training(
+            stateful(
+                "self.weights = torch.ones(64)",
+                "time.sleep(0.001)\nx = torch.full((16,), index / 64) * self.weights[index]",
+                count=64,
+            ),
+            loader=KEEPING,
+            loop="""
+            for epoch in range(1000):
+                total = 0.0
+                for x, y in loader:
+                    loss = F.mse_loss(net(x), y)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+                    total += loss.item()
+                data.weights = data.weights * (0.9 + 0.01 * min(total, 1.0))
+            """,
+        ),
+        config=PERSISTENT,
+        harmful={"persistent_workers": FROZEN},
+    ),
+)
+
+UPDATES_HARM = (
+    Program(
+        name="accumulation_clamped",
+        source=accumulating(accumulation="max(4, c['accumulation'])"),
+        config=MICRO,
+        harmful={"batch_size": UPDATE},
+    ),
+    Program(
+        name="accumulation_not_divided",
+        source=accumulating(loss="F.mse_loss(net(x), y)"),
+        config=MICRO,
+        harmful={"batch_size": "gradients are sums over the batches of an update"},
+    ),
+    Program(
+        name="batchnorm_of_micro_batches",
+        source=accumulating(
+            model="net = nn.Sequential(nn.Linear(16, 32), nn.BatchNorm1d(32), nn.Linear(32, 1))"
+        ),
+        config=MICRO,
+        harmful={"batch_size": "batches are normalised by themselves"},
+    ),
+    Program(
+        name="schedule_by_batches",
+        source=accumulating(
+            before="schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 0.01, 1.0, 4000)",
+            each_batch="schedule.step()",
+        ),
+        config=MICRO,
+        harmful={"batch_size": SCHEDULE},
+    ),
+    Program(
+        name="schedule_of_the_loaders_length",
+        source=accumulating(
+            before="""
+            schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1,
+                                                           total_steps=len(loader) * 1000)
+            """,
+            each_update="schedule.step()",
+        ),
+        config=MICRO,
+        harmful={"batch_size": "the schedule's length follows the loader's"},
+    ),
+    Program(
+        name="schedule_by_hand",
+        source=accumulating(
+            each_batch="for group in optimizer.param_groups:\n"
+            "    group['lr'] = 0.01 * min(1.0, count / 4000)",
+        ),
+        config=MICRO,
+        harmful={"batch_size": SCHEDULE},
+    ),
+    Program(
+        name="rate_of_the_loaders_batch",
+        source=accumulating(rate="0.1 * c['batch_size'] / 256"),
+        config=MICRO,
+        harmful={"batch_size": RATE},
+    ),
+    Program(
+        name="averaged_by_batches",
+        source=accumulating(
+            before="""
+            from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+            average = AveragedModel(net, multi_avg_fn=get_ema_multi_avg_fn(0.999))
+            """,
+            each_batch="average.update_parameters(net)",
+        ),
+        config=MICRO,
+        harmful={"batch_size": "the average runs by batches"},
+    ),
+    Program(
+        name="contrastive",
+        source=accumulating(
+            loss="F.cross_entropy(F.normalize(net(x)) @ F.normalize(net(x + 0.1)).T * 10, "
+            "torch.arange(len(x))) / accumulation",
+            model="net = nn.Sequential(nn.Linear(16, 32), nn.LayerNorm(32), nn.Linear(32, 8))",
+        ),
+        config=MICRO,
+        harmful={"batch_size": "each item is held against the others of its batch"},
+    ),
+    Program(
+        name="steps_of_a_run_by_batches",
+        source=accumulating(ends="if count >= c['max_steps']:\n    raise SystemExit"),
+        config={**MICRO, "max_steps": 50000},
+        harmful={"batch_size": "the run has as many batches, so more items"},
+    ),
+    Program(
+        name="batch_without_accumulation",
+        source=training(
+            PLAIN,
+            loop="""
+            for epoch in range(1000):
+                for x, y in loader:
+                    time.sleep(0.02)
+                    loss = F.mse_loss(net(x), y)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+            """,
+        ),
+        config={"batch_size": 2, "num_workers": 2},
+        harmful={"batch_size": UPDATE},
+    ),
+    Program(
+        name="inference_in_training_mode",
+        source=inference(
+            PLAIN,
+            model="net = nn.Sequential(nn.Linear(16, 8), nn.BatchNorm1d(8), nn.Linear(8, 4))",
+        ),
+        config={"batch_size": 4, "num_workers": 2},
+        harmful={"batch_size": "batches are normalised by themselves"},
+    ),
+    Program(
+        name="padding_changes_results",
+        source=inference(
+            items("x = torch.ones(1 + index % 13)"),
+            loader="""
+            def padded(batch):
+                xs, ys = zip(*batch)
+                return nn.utils.rnn.pad_sequence(xs, batch_first=True), torch.stack(ys)
+            loader = DataLoader(data, batch_size=c['batch_size'], num_workers=c['num_workers'],
+                                collate_fn=padded)
+            """,
+            model="""
+            class Mean(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.layer = nn.Linear(1, 4)
+                def forward(self, x):
+                    return self.layer(x.unsqueeze(-1)).mean(1)
+            net = Mean().eval()
+            """,
+        ),
+        config={"batch_size": 1, "num_workers": 2},
+        harmful={"batch_size": "padding goes into the mean"},
+    ),
+    Program(
+        name="last_batch_dropped",
+        source=inference(
+            stateful("pass", "time.sleep(0.001)\nx = torch.full((16,), 0.5)", count=90),
+            loader="""
+            loader = DataLoader(data, batch_size=c['batch_size'], num_workers=c['num_workers'],
+                                drop_last=True)
+            """,
+            body="""
+            with torch.no_grad():
+                for again in range(1000):
+                    for x, y in loader:
+                        time.sleep(0.010)
+                        rows.append(net(x))
+            """,
+        ),
+        config={"batch_size": 9, "num_workers": 2},
+        harmful={"batch_size": "more items are dropped"},
+        harmless_up_to=10,
+    ),
+)
+
+SHARDED = """
+    worker = get_worker_info()
+    first, step = (0, 1) if worker is None else (worker.id, worker.num_workers)
+    for index in range(first, 4000, step):
+        yield item(index)
+    """
+FREE = (
+    Program(
+        name="plain_workers",
+        source=training(PLAIN, loader=SHUFFLED),
+        config=LOADER,
+        free={"num_workers": 1.8},
+    ),
+    Program(
+        name="iterable_sharded",
+        source=training(iterable(SHARDED)),
+        config=LOADER,
+        free={"num_workers": 1.8},
+    ),
+    Program(
+        name="iterable_sharded_by_islice",
+        source=training(
+            iterable(
+                """
+                worker = get_worker_info()
+                first, step = (0, 1) if worker is None else (worker.id, worker.num_workers)
+                yield from map(item, itertools.islice(range(4000), first, None, step))
+                """
+            )
+        ),
+        config=LOADER,
+        free={"num_workers": 1.8},
+    ),
+    Program(
+        name="iterable_split_by_init_fn",
+        source=training(
+            iterable(
+                "for index in range(self.low, self.high):\n    yield item(index)",
+                init="self.low, self.high = 0, 4000",
+            ),
+            loader="""
+            def split(number):
+                worker = get_worker_info()
+                size = 4000 // worker.num_workers
+                worker.dataset.low = number * size
+                worker.dataset.high = (number + 1) * size
+            loader = DataLoader(data, batch_size=c['batch_size'], num_workers=c['num_workers'],
+                                worker_init_fn=split)
+            """,
+        ),
+        config=LOADER,
+        free={"num_workers": 1.8},
+    ),
+    Program(
+        name="shards_by_worker",
+        source=training(
+            iterable(
+                """
+                worker = get_worker_info()
+                shards = list(range(40))
+                random.Random(self.epoch).shuffle(shards)
+                if worker is not None:
+                    shards = shards[worker.id :: worker.num_workers]
+                for shard in shards:
+                    for index in range(100 * shard, 100 * shard + 100):
+                        yield item(index)
+                """,
+                init="self.epoch = 0",
+            )
+        ),
+        config=LOADER,
+        free={"num_workers": 1.8},
+    ),
+    Program(
+        name="endless_seeds_by_worker",
+        source=training(
+            iterable(
+                """
+                worker = get_worker_info()
+                rng = torch.Generator().manual_seed(0 if worker is None else worker.id)
+                while True:
+                    time.sleep(0.003)
+                    yield torch.randn(16, generator=rng), torch.randn(1, generator=rng)
+                """
+            )
+        ),
+        config=LOADER,
+        free={"num_workers": 1.8},
+    ),
+    Program(
+        name="draws_of_torch",
+        source=training(items("x = torch.rand(16)")),
+        config=LOADER,
+        free={"num_workers": 1.8},
+    ),
+    Program(
+        name="draws_of_numpy",
+        source=training(items("x = torch.full((16,), np.random.rand())")),
+        config=LOADER,
+        free={"num_workers": 1.8},
+    ),
+    Program(
+        name="generator_seeded_by_init_fn",
+        source=training(
+            stateful(
+                "self.rng = np.random.default_rng(1)",
+                "time.sleep(0.003)\nx = torch.full((16,), self.rng.random())",
+                count=4000,
+            ),
+            loader="""
+            def seeded(number):
+                get_worker_info().dataset.rng = np.random.default_rng(torch.initial_seed() % 2**32)
+            loader = DataLoader(data, batch_size=c['batch_size'], num_workers=c['num_workers'],
+                                worker_init_fn=seeded)
+            """,
+        ),
+        config=LOADER,
+        free={"num_workers": 1.8},
+    ),
+    Program(
+        name="generator_of_each_item",
+        source=training(items("x = torch.full((16,), np.random.default_rng((7, index)).random())")),
+        config=LOADER,
+        free={"num_workers": 1.8},
+    ),
+    Program(
+        name="file_opened_by_each_worker",
+        source=training(
+            "with open('items.bin', 'wb') as file:\n    file.write(bytes(4000))\n"
+            + stateful(
+                "self.file = None",
+                """
+                if self.file is None:
+                    self.file = open('items.bin', 'rb')
+                self.file.seek(index)
+                time.sleep(0.003)
+                x = torch.full((16,), float(self.file.read(1)[0]))
+                """,
+                count=4000,
+            )
+        ),
+        config=LOADER,
+        free={"num_workers": 1.8},
+    ),
+    Program(
+        name="arrays_of_the_dataset",
+        source=training(
+            stateful(
+                """
+                self.index = {f"image{number}": number for number in range(4000)}
+                self.names = list(self.index)
+                self.mean = torch.full((16,), 0.5)
+                """,
+                "time.sleep(0.003)\nx = self.mean * self.index[self.names[index]] / 4000",
+                count=4000,
+            ),
+            loader=SHUFFLED,
+        ),
+        config=LOADER,
+        free={"num_workers": 1.8},
+    ),
+    Program(
+        name="subset_of_joined_datasets",
+        source=training(
+            PLAIN
+            + "\ndata = torch.utils.data.ConcatDataset([data, Items()])"
+            + "\ndata = torch.utils.data.Subset(data, range(100, 7000))"
+        ),
+        config=LOADER,
+        free={"num_workers": 1.8},
+    ),
+    Program(
+        name="lock_and_logger_held",
+        source=training(
+            "import logging, threading\n"
+            + stateful(
+                "self.lock, self.log = threading.Lock(), logging.getLogger('items')",
+                "with self.lock:\n    time.sleep(0.003)\nx = torch.full((16,), index / 4000)",
+                count=4000,
+            )
+        ),
+        config=LOADER,
+        free={"num_workers": 1.8},
+    ),
+    Program(
+        name="sampler_with_set_epoch",
+        source=training(
+            PLAIN
+            + dedent(
+                """
+                class Order(Sampler):
+                    epoch = 0
+                    def __len__(self):
+                        return 640
+                    def set_epoch(self, epoch):
+                        self.epoch = epoch
+                    def __iter__(self):
+                        rng = torch.Generator().manual_seed(self.epoch)
+                        return iter(torch.randperm(4000, generator=rng)[:640].tolist())
+                """
+            ),
+            loader="""
+            order = Order()
+            loader = DataLoader(data, batch_size=c['batch_size'], num_workers=c['num_workers'],
+                                sampler=order)
+            """,
+            loop="""
+            for epoch in range(1000):
+                order.set_epoch(epoch)
+                for x, y in loader:
+                    loss = F.mse_loss(net(x), y)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+            """,
+        ),
+        config=LOADER,
+        free={"num_workers": 1.7},
+    ),
+    Program(
+        name="batches_by_length",
+        source=training(
+            items("x = torch.ones(4 + index % 29)"),
+            loader="""
+            class Lengths(Sampler):
+                def __iter__(self):
+                    order = sorted(range(4000), key=lambda index: index % 29)
+                    batches = [order[i : i + c['batch_size']] for i in range(0, 4000, 16)]
+                    random.shuffle(batches)
+                    return iter(batches)
+                def __len__(self):
+                    return 250
+            def padded(batch):
+                xs, ys = zip(*batch)
+                return nn.utils.rnn.pad_sequence(xs, batch_first=True), torch.stack(ys)
+            loader = DataLoader(data, batch_sampler=Lengths(), num_workers=c['num_workers'],
+                                collate_fn=padded)
+            """,
+            model="""
+            class Mean(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.layer = nn.Linear(1, 1)
+                def forward(self, x):
+                    return self.layer(x.unsqueeze(-1)).mean(1)
+            net = Mean()
+            """,
+        ),
+        config=LOADER,
+        free={"num_workers": 1.8},
+    ),
+    Program(
+        name="batches_by_tokens",
+        source=training(
+            items("x = torch.ones(4 + index % 29, 16)"),
+            loader="""
+            class Budget(Sampler):
+                def __iter__(self):
+                    batch, longest = [], 0
+                    for index in torch.randperm(4000).tolist():
+                        longest = max(longest, 4 + index % 29)
+                        if longest * (len(batch) + 1) > c['max_tokens']:
+                            yield batch
+                            batch, longest = [], 4 + index % 29
+                        batch.append(index)
+            def padded(batch):
+                xs, ys = zip(*batch)
+                return nn.utils.rnn.pad_sequence(xs, batch_first=True).mean(1), torch.stack(ys)
+            loader = DataLoader(data, batch_sampler=Budget(), num_workers=c['num_workers'],
+                                collate_fn=padded)
+            """,
+        ),
+        config={"max_tokens": 512, "num_workers": 0},
+        free={"num_workers": 1.8},
+    ),
+    Program(
+        name="adversarial_pair",
+        source=training(
+            PLAIN,
+            model="""
+            net, critic = nn.Linear(8, 16), nn.Sequential(nn.Linear(16, 32), nn.Linear(32, 1))
+            second = torch.optim.Adam(critic.parameters())
+            """,
+            loop="""
+            for epoch in range(1000):
+                for x, y in loader:
+                    fake = net(torch.randn(len(x), 8))
+                    second.zero_grad()
+                    (critic(fake.detach()).mean() - critic(x).mean()).backward()
+                    second.step()
+                    optimizer.zero_grad()
+                    (-critic(fake).mean()).backward()
+                    optimizer.step()
+            """,
+        ),
+        config=LOADER,
+        free={"num_workers": 1.7},
+    ),
+    Program(
+        name="average_of_weights",
+        source=training(
+            PLAIN,
+            loop="""
+            average = [each.detach().clone() for each in net.parameters()]
+            for epoch in range(1000):
+                for x, y in loader:
+                    loss = F.mse_loss(net(x), y)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+                    for kept, now in zip(average, net.parameters()):
+                        kept.lerp_(now.detach(), 0.01)
+            """,
+        ),
+        config=LOADER,
+        free={"num_workers": 1.8},
+    ),
+    Program(
+        name="batchnorm_and_workers",
+        source=training(
+            PLAIN,
+            loader=SHUFFLED,
+            model="net = nn.Sequential(nn.Linear(16, 32), nn.BatchNorm1d(32), nn.Linear(32, 1))",
+        ),
+        config=LOADER,
+        free={"num_workers": 1.8},
+    ),
+    Program(
+        name="mixing_in_the_loop",
+        source=training(
+            PLAIN,
+            loop="""
+            rng = np.random.default_rng(0)
+            for epoch in range(1000):
+                for x, y in loader:
+                    part = float(rng.beta(0.2, 0.2))
+                    loss = F.mse_loss(net(part * x + (1 - part) * x.flip(0)), y)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+            """,
+        ),
+        config=LOADER,
+        free={"num_workers": 1.8},
+    ),
+    Program(
+        name="random_collation",
+        source=training(
+            PLAIN,
+            loader="""
+            def cropped(batch):
+                xs, ys = zip(*batch)
+                return torch.stack(xs) + torch.rand(1), torch.stack(ys)
+            loader = DataLoader(data, batch_size=c['batch_size'], num_workers=c['num_workers'],
+                                collate_fn=cropped)
+            """,
+        ),
+        config=LOADER,
+        free={"num_workers": 1.8},
+    ),
+    Program(
+        name="accumulation",
+        source=accumulating(),
+        config=MICRO,
+        free={"batch_size": 3.0},
+    ),
+    Program(
+        name="accumulation_with_schedule_of_updates",
+        source=accumulating(
+            before="schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 0.01, 1.0, 400)",
+            each_update="schedule.step()",
+        ),
+        config=MICRO,
+        free={"batch_size": 3.0},
+    ),
+    Program(
+        name="accumulation_with_averages_of_updates",
+        source=accumulating(
+            before="""
+            from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+            average = AveragedModel(net, multi_avg_fn=get_ema_multi_avg_fn(0.999))
+            """,
+            each_update="average.update_parameters(net)",
+        ),
+        config=MICRO,
+        free={"batch_size": 3.0},
+    ),
+    Program(
+        name="accumulation_with_batchnorm_fixed",
+        source=accumulating(
+            model="net = nn.Sequential(nn.Linear(16, 32), nn.BatchNorm1d(32), nn.Linear(32, 1))\n"
+            "net[1].eval()"
+        ),
+        config=MICRO,
+        free={"batch_size": 3.0},
+    ),
+    Program(
+        name="workers_that_start_slowly",
+        source=training(
+            stateful("pass", "x = torch.full((16,), index / 64)", count=64),
+            loader="""
+            def slowly(number):
+                time.sleep(0.4)
+            loader = DataLoader(data, batch_size=c['batch_size'], num_workers=c['num_workers'],
+                                persistent_workers=c['persistent_workers'],
+                                worker_init_fn=slowly)
+            """,
+        ),
+        config=PERSISTENT,
+        free={"persistent_workers": 3.0},
+    ),
+    Program(
+        name="epoch_in_shared_memory",
+        source=training(
+            stateful(
+                "self.epoch = torch.zeros(1).share_memory_()",
+                "x = torch.full((16,), index / 64) + self.epoch",
+                count=64,
+            ),
+            loader="""
+            def slowly(number):
+                time.sleep(0.4)
+            loader = DataLoader(data, batch_size=c['batch_size'], num_workers=c['num_workers'],
+                                persistent_workers=c['persistent_workers'],
+                                worker_init_fn=slowly)
+            """,
+            loop="""
+            for epoch in range(1000):
+                data.epoch.fill_(epoch)
+                for x, y in loader:
+                    loss = F.mse_loss(net(x), y)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+            """,
+        ),
+        config=PERSISTENT,
+        free={"persistent_workers": 3.0},
+    ),
+    Program(
+        name="inference_batch",
+        source=inference(PLAIN),
+        config={"batch_size": 1, "num_workers": 2},
+        free={"batch_size": 2.5},
+    ),
+    Program(
+        name="inference_workers",
+        source=inference(PLAIN),
+        config={"batch_size": 16, "num_workers": 0},
+        free={"num_workers": 1.5},
+    ),
+    Program(
+        name="inference_iterable_sharded",
+        source=inference(iterable(SHARDED)),
+        config={"batch_size": 16, "num_workers": 0},
+        free={"num_workers": 1.5},
+    ),
+    Program(
+        name="inference_over_slices",
+        source=HEAD
+        + dedent(
+            """
+            net = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4)).eval()
+            data, rows = torch.randn(60000, 16), []
+            with torch.no_grad():
+                for low in range(0, len(data), c["batch_size"]):
+                    time.sleep(0.010)
+                    rows.append(net(data[low : low + c["batch_size"]]))
+            torch.save(torch.cat(rows), "rows.pt")
+            """
+        ),
+        config={"batch_size": 4},
+        free={"batch_size": 4.0},
+    ),
+    Program(
+        name="recomputed_activations",
+        source=training(
+            PLAIN.replace("time.sleep(0.003)", "pass"),
+            model="""
+            from torch.utils.checkpoint import checkpoint
+            class Block(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.layer = nn.Linear(16, 16)
+                def forward(self, x):
+                    time.sleep(0.004)
+                    return self.layer(x)
+            class Net(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.blocks = nn.ModuleList(Block() for _ in range(4))
+                    self.last = nn.Linear(16, 1)
+                def forward(self, x):
+                    for block in self.blocks:
+                        if c["gradient_checkpointing"]:
+                            x = checkpoint(block, x, use_reentrant=False)
+                        else:
+                            x = block(x)
+                    return self.last(x)
+            net = Net()
+            """,
+        ),
+        config={"batch_size": 16, "num_workers": 0, "gradient_checkpointing": True},
+        free={"gradient_checkpointing": 1.6},
+    ),
+)
+
+PROGRAMS = (*WORKERS_HARM, *UPDATES_HARM, *FREE)
