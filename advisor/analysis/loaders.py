@@ -58,7 +58,10 @@ def worked_items(
 
     `work`: times of work on batches. Batches loaded in a row share the items of the
     forwards that follow; where those took all but a few, the rest were loaded ahead.
+    Without a single forward nothing tells which batches were worked on, and all count.
     """
+    if not calls:
+        return [batch.items for batch in batches]
     runs = [
         list(run) for _, run in groupby(batches, lambda b: bisect.bisect_left(work, b.end))
     ]
@@ -68,20 +71,22 @@ def worked_items(
     forwarded = [
         sum(call.items for call in calls[low:high]) for low, high in pairwise(edges)
     ]
-    if batches and bisect.bisect_left(work, batches[-1].end) == len(work):
-        forwarded[-1] = loaded[-1]  # not worked on yet
     ratios = [
         round(took / gave, 2)
         for run, took, gave in zip(runs, forwarded, loaded, strict=True)
         if len(run) == 1 and gave
     ]
     each = max(1.0, most_common(ratios) or 1.0)
+    if batches and bisect.bisect_left(work, batches[-1].end) == len(work):
+        # not worked on yet, if no more lie ready than ever did before; the others were lost
+        usual = max((len(run) for run in runs[:-1]), default=len(batches))
+        forwarded[-1] = each * sum(batch.items for batch in runs[-1][-usual:])
     half = len(runs) // 2  # a queue is full by then
     given, taken = sum(loaded[half:]), sum(forwarded[half:]) / each
     own = {batch.loader for batch in batches}
     passes_ended = sum(each.loader in own and each.ended_pass for each in log.fetches)
     ahead = (2 + passes_ended) * max((batch.items for batch in batches), default=0.0)
-    if not taken or given - taken <= max(ahead, SKIPPED_SHARE * given):
+    if given - taken <= max(ahead, SKIPPED_SHARE * given):
         return [batch.items for batch in batches]
     found: list[float] = []
     for run, took, gave in zip(runs, forwarded, loaded, strict=True):

@@ -39,6 +39,11 @@ class Entrance:
         self.shut()
         self.reopen()
 
+    @property
+    def open(self) -> bool:
+        """A module that is called now is the outermost, and noticed."""
+        return KEY in self._hooks
+
     def shut(self) -> bool:
         """Close for a while; return the previous state."""
         return self._hooks.pop(KEY, None) is not None
@@ -104,12 +109,22 @@ def install(torch: Any, session: Session) -> None:
     session.patches.on_undo(entrance.remove)
     ran_out = functools.partial(_ran_out, session)
     session.patches.wrap(torch.cuda.OutOfMemoryError, "__init__")(ran_out)
+    if hasattr(torch, "AcceleratorError"):  # the driver's own, since torch 2.8
+        session.patches.wrap(torch.AcceleratorError, "__init__")(ran_out)
 
 
 def _ran_out(session: Session, build: Any, self: Any, *args: Any) -> None:
-    """Record an out-of-memory error as it is made, where calls are not."""
+    """Record an out-of-memory error as it is made, wherever that is.
+
+    A program may swallow it where no hook stands around the work: in a copy to the card, a
+    functional loss, an optimizer's step. Inside a module's call, a fetch or a backward pass the
+    program may try again in smaller parts and lose nothing, so there only an error that
+    comes out is recorded, by the hook around it; those are where the entrance is shut.
+    """
     build(self, *args)
-    if not session.entrance.wanted:
+    inside = session.entrance.wanted and not session.entrance.open
+    meant = isinstance(self, session.torch.cuda.OutOfMemoryError)
+    if not inside and session.works() and (meant or "out of memory" in str(self)):
         session.attempt(session.record_exception, self, "step")
 
 

@@ -17,7 +17,7 @@ KEPT = 5
 NOTES_KEPT = 32
 MISSING = object()
 SEEN = "_gpu_advisor_seen"
-"""Attribute of recorded exceptions."""
+"""Attribute of recorded exceptions: what was recorded."""
 
 
 class Patches:
@@ -169,6 +169,14 @@ class Session:
             self.muted = getattr(worker, "_worker_info", None) is not None
         return self.muted
 
+    def works(self) -> bool:
+        """Return True once the program itself has begun: a batch came, or a module was called.
+
+        What it tries before, such as how much memory there is, is no work.
+        """
+        begun = self.thread is not None or any(each["iterated"] for each in self.loaders)
+        return begun and not self.is_muted()
+
     def step_ended(self, now: float, source: Any) -> None:
         """Do what is due at a possible end of a step; `source` is what ended."""
         if self.capture is not None:
@@ -218,16 +226,19 @@ class Session:
     def record_exception(
         self, problem: BaseException, where: str, items: float | None = None
     ) -> None:
-        # a diagnosis raises its own
-        if self.diagnosis is not None or SEEN in vars(problem):
+        if self.diagnosis is not None:  # it raises its own
             return
-        vars(problem)[SEEN] = True  # some classes refuse new attributes
+        if SEEN in vars(problem):  # recorded as it was made; who caught it knows the place
+            vars(problem)[SEEN]["where"] = where
+            return
+        self.recorder.flush()
+        seen = self.recorder.last_items if items is None else items
+        facts = {"where": where, "time": time.time(), "items": seen}
+        name, message = type(problem).__name__, str(problem)[:500]
+        found = {"type": name, "message": message, **facts}
+        vars(problem)[SEEN] = found  # some classes refuse new attributes
         if len(self.swallowed) < KEPT:
-            self.recorder.flush()
-            seen = self.recorder.last_items if items is None else items
-            facts = {"where": where, "time": time.time(), "items": seen}
-            name, message = type(problem).__name__, str(problem)[:500]
-            self.swallowed.append({"type": name, "message": message, **facts})
+            self.swallowed.append(found)
 
     def note_exception(self, problem: BaseException) -> None:
         """Record the exception that ends the program."""

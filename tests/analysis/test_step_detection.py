@@ -195,6 +195,24 @@ def test_batches_that_are_skipped_while_steps_are_counted_are_no_units() -> None
     assert sum(found.units[10:-10]) / len(found.units[10:-10]) == pytest.approx(4, rel=0.02)
 
 
+def lost_from(log: EventLog, worked: int, lost: int) -> None:
+    """Append an inference of `worked` batches, then `lost` ones whose forward never came."""
+    now = 0.0
+    for number in range(worked + lost):
+        fetch(log, now, now + 0.002, 0, 4.0)
+        if number < worked:
+            call(log, now + 0.002, now + 0.01, 4.0, graded=False)
+        now += 0.01
+
+
+@pytest.mark.parametrize(("worked", "lost"), [(60, 60), (20, 100), (100, 20)])
+def test_a_batch_that_no_module_was_called_for_is_no_unit(worked, lost) -> None:
+    """The copy to the card may have failed, and the program gone on to the next batch."""
+    log = log_with()
+    lost_from(log, worked, lost)
+    assert sum(detected(log).units) == pytest.approx(4 * worked, rel=0.05)
+
+
 def ppo(log: EventLog, rounds: int, *, epochs: int) -> None:
     """Append rollouts of 32 calls of 8 samples, each trained on in batches of 64."""
     now = 0.0

@@ -153,3 +153,20 @@ def test_a_look_that_fails_once_is_taken_again(tmp_path) -> None:
     assert record.state == "stopped"
     assert "no step has a length" in record.errors[0]
     assert outcome.reading is not None
+
+
+PLACES = ("copy", "forward", "loss module", "functional loss")
+
+
+@pytest.mark.parametrize(
+    ("place", "way"),
+    [*((place, way) for place in PLACES for way in ((), ("infer",))), ("update", ())],
+)
+def test_an_out_of_memory_error_is_seen_wherever_the_program_swallows_it(
+    place, way, tmp_path
+) -> None:
+    """In the copy to the card, the loss and the optimizer's step as in a module's call."""
+    outcome = python(tmp_path, "lost_work.py", place, *way, plan=WHOLE)
+    assert outcome.exit_code == 0
+    (record,) = outcome.records
+    assert {each.type for each in record.caught} == {"OutOfMemoryError"}
