@@ -7,14 +7,13 @@ unlucky in all seeds, and a seed for all items.
 
 import contextlib
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 from typing import Literal
 
 from advisor import stats
-from advisor.model import Effects, Interval, digest_of
+from advisor.model import Effects, Interval, OutputPattern, digest_of
 from advisor.settings import QualityMeasure
 
 Values = Mapping[str, tuple[float, ...]]
@@ -50,15 +49,22 @@ class QualityJudgement:
     no wider than the tolerance."""
 
 
-def read_measures(measures: Mapping[str, QualityMeasure], output: str) -> Values:
+def patterns(measures: Mapping[str, QualityMeasure]) -> tuple[OutputPattern, ...]:
+    """What a run of `measures` looks for in all that it prints."""
+    return tuple(
+        OutputPattern(name=name, pattern=measure.pattern, matches=measure.matches)
+        for name, measure in measures.items()
+    )
+
+
+def read_measures(
+    measures: Mapping[str, QualityMeasure], printed: Mapping[str, Sequence[str]]
+) -> Values:
     """Read figures by measure; non-finite ones count as unmeasured."""
     found = {}
-    for name, measure in measures.items():
-        found_in = re.finditer(measure.pattern, output)
-        matches = [match[1] if match.re.groups else match[0] for match in found_in]
-        used = matches[-1:] if measure.matches == "last" else matches
+    for name in measures:
         with contextlib.suppress(ValueError):  # no number
-            figures = tuple(float(text or "") for text in used)
+            figures = tuple(map(float, printed.get(name, ())))
             if figures and all(map(math.isfinite, figures)):
                 found[name] = figures
     return found

@@ -21,7 +21,7 @@ from advisor.executor.executor import Executor
 from advisor.executor.requests import ABTest, SkippedRun, TrialRequest, Variant
 from advisor.model import Failure, Interval, MeasurePlan, Purpose, Run
 from advisor.objective import THROUGHPUT
-from advisor.quality import judge, read_measures
+from advisor.quality import judge, patterns, read_measures
 
 FEWEST, MOST = 2, 6
 """Variants of one call."""
@@ -341,7 +341,7 @@ def check_quality(arms: Sequence[Arm], executor: Executor) -> None:
         TrialRequest(
             variant=Variant(program=arm.name),
             purpose="quality",
-            plan=MeasurePlan(mode="whole"),
+            plan=MeasurePlan(mode="whole", figures=patterns(measures)),
             command="quality" if arm.asked.configs else "own",
             title=f"{arm.name}: {arm.label}",
         )
@@ -349,7 +349,7 @@ def check_quality(arms: Sequence[Arm], executor: Executor) -> None:
     )
     found = run_rounds(arms, executor, requests, QUALITY_ROUNDS)
     first, *others = (
-        [read_measures(measures, run.stdout_tail) for run in found.runs(arm.name)]
+        [read_measures(measures, run.figures) for run in found.runs(arm.name)]
         for arm in arms
     )
     for arm, other in zip(arms[1:], others, strict=True):

@@ -7,7 +7,6 @@ import dataclasses
 import json
 import math
 import os
-import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,8 +21,7 @@ from advisor.gate.checkout import Checkout, Difference, left_file, loaded
 from advisor.gate.comparison import figures
 from advisor.gate.config import Program
 from advisor.gate.schema import Better, Rate, RunEntry, Source, Variant
-from advisor.model import Candidate, Failure, MeasurePlan, Run, Trial
-from advisor.runner.output import plain
+from advisor.model import Candidate, Failure, MeasurePlan, OutputPattern, Run, Trial
 
 BENCHMARK_JSON = "GPU_ADVISOR_BENCHMARK_JSON"
 """Variable: path for the JSON of a benchmark suite."""
@@ -31,9 +29,8 @@ THROUGHPUT_LINE = r"^[ \t]*throughput:[ \t]*(\S+)"
 """Output line with the program's own rate, in units per second."""
 NOT_RECOGNISED = ("no-steps", "probe-not-loaded")
 """Failures of a run that ended well without steps for the probe."""
-LINE_CHARS = 4096
-"""Longest prefix of a line searched for a rate."""
-OUTPUT_BYTES = 8 << 20
+THROUGHPUT = "throughput"
+"""Name of that figure among those of a run."""
 BENCHMARK_BYTES = 64 << 20
 RUN_LIMIT_S = 1800.0
 WHOLE = MeasurePlan(mode="whole")
@@ -75,7 +72,9 @@ class ProcessRunner:
             cwd=str(program.cwd(checkout)),
             scratch=str(scratch),
             env=tuple(environment(program, arm, benchmark_json).items()),
-            plan=dataclasses.replace(plan, unit_regex=entry.unit_regex),
+            plan=dataclasses.replace(
+                plan, unit_regex=entry.unit_regex, figures=(rate_of(program),)
+            ),
             unit=entry.unit,
             # without limits of its own the last is reached first: a plain `timeout`
             start_limit_s=limits.start_s or 2 * limit_s,
@@ -101,6 +100,12 @@ class ProcessRunner:
             shutil.rmtree(scratch, ignore_errors=True)
 
 
+def rate_of(program: Program) -> OutputPattern:
+    """Rate that `program` prints; its last line with one counts."""
+    pattern = program.workload.metric_regex or THROUGHPUT_LINE
+    return OutputPattern(name=THROUGHPUT, pattern=pattern, matches="line")
+
+
 def environment(program: Program, arm: Variant, benchmark_json: Path) -> dict[str, str]:
     own = {"GPU_ADVISOR_ARM": arm, BENCHMARK_JSON: str(benchmark_json)}
     env = program.workload.env | own
@@ -123,7 +128,7 @@ def entry_of(
     result: Run | Failure, program: Program, arm: Variant, scratch: Path
 ) -> RunEntry:
     """Record of one process, from what it left in `scratch`."""
-    record = RunEntry(arm=arm, wall_s=result.wall_s)
+    record = RunEntry(arm=arm, wall_s=result.wall_s, cut_lines=result.cut_lines)
     if isinstance(result, Run):
         seen = {
             "gpu": result.telemetry,
@@ -133,7 +138,7 @@ def entry_of(
         record = record.model_copy(update={**seen, "figures": figures(result)})
     elif not (result.kind in NOT_RECOGNISED and result.exit_code == 0):
         return record.model_copy(
-            update={"problem": dataclasses.replace(result, effects=None)}
+            update={"problem": dataclasses.replace(result, effects=None, figures={})}
         )
     try:
         source, rates = _rates(result, program, scratch)
@@ -150,11 +155,7 @@ def _rates(
         if isinstance(result, Run) and result.to_its_end
         else None
     )
-    names = ("logs/stdout.log", "logs/stderr.log")
-    logs = [left_file(scratch, name, OUTPUT_BYTES) for name in names]
-    output = "\n".join(plain(content) for content in logs if content is not None)
-    line = last_match(output, program.workload.metric_regex or THROUGHPUT_LINE)
-    if line is not None:
+    for line in result.figures.get(THROUGHPUT, ()):
         rate = checked(line, f"the output says `throughput: {line}`")
         unit = program.workload.unit
         return "throughput line", {program.name: Rate(mean=rate, unit=unit, work=work)}
@@ -167,13 +168,6 @@ def _rates(
         return "probe", {program.name: Rate(mean=rate, unit=result.unit, work=work)}
     whole = Rate(mean=1 / result.wall_s, unit=WHOLE_RUN_UNIT, work=1)
     return "whole-run time", {program.name: whole}
-
-
-def last_match(output: str, pattern: str) -> str | None:
-    """Group 1 of the last match of `pattern`; None without one."""
-    wanted = re.compile(pattern)
-    found = (wanted.search(line[:LINE_CHARS]) for line in reversed(output.split("\n")))
-    return next((match[1] for match in found if match), None)
 
 
 def checked(text: str, source: str) -> float:

@@ -61,6 +61,8 @@ class RunEntry(Part):
     """Measured figures beside the rate, by their names in gpu-advisor.toml."""
     problem: Failure | None = None
     """Reason that it gave no rate; its kind may be `no-rate`, too."""
+    cut_lines: int = 0
+    """Lines of its output that were too long, and searched for a rate by their beginning only."""
     on_gpu: bool = False
     gpu: Telemetry = Telemetry()
     others: Disturbance = Disturbance()

@@ -379,6 +379,10 @@ class Run:
     """Isolation of writes: overlay, landlock, or guard (only names)."""
     to_its_end: bool = False
     stdout_tail: str = ""
+    figures: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Texts that the plan's patterns matched in the whole output, by name."""
+    cut_lines: int = 0
+    """Lines of output too long to be searched whole."""
     startup_s: float | None = None
     """Process start to first step."""
     window_ended_s: float | None = None
@@ -438,3 +442,6 @@ class Failure:
     isolation: str | None = None
     gpu_mem_others_gib: float | None = None
     """Highest that others held on the card meanwhile."""
+    figures: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """As those of a run."""
+    cut_lines: int = 0

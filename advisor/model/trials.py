@@ -60,6 +60,18 @@ class Advice(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OutputPattern:
+    """Figure to read from all that a program prints."""
+
+    name: str
+    pattern: str
+    """Regular expression; its group 1, if it has one, is the figure."""
+    matches: Literal["each", "last", "line"]
+    """each: every match in the output; last: its last match; line: the first match in the last line
+    that has one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MeasurePlan:
     """Task of the probe inside one process."""
 
@@ -88,6 +100,8 @@ class MeasurePlan:
     """Cap on the CUDA allocator, to emulate a smaller card."""
     unit_regex: str | None = None
     """Count output lines that match; group 1, if any, is the units."""
+    figures: tuple[OutputPattern, ...] = ()
+    """Figures that the program prints, such as its quality or its own rate."""
 
     @property
     def whole(self) -> bool:

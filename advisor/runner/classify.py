@@ -10,6 +10,7 @@ from typing import NamedTuple
 from advisor.model import Failure, Trial
 from advisor.probe.env_propagation import isolating
 from advisor.runner.monitor import TrialExit
+from advisor.runner.output import TRACEBACK, Wanted
 from advisor.runner.process_records import ProgramException
 
 NEXT_STEPS = {
@@ -136,6 +137,8 @@ LOST_WORK = _row(
     rf"(?i:(?:^|, |\b(?:with|and|of) )[1-9]\d* {_ITEM} failed\W*$)",
 )
 """Lines of a program that ends well with lost work."""
+LOST_WORK_WORDS = ("memory", "oom", "fail")
+"""Each of those lines holds one of these, in lower case."""
 
 NOISE = re.compile(
     r"resource_tracker|leaked (?:semaphore|shared_memory|folder)|warnings\.warn\("
@@ -166,7 +169,6 @@ SLOW_CPUS = 0.5
 IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError"}
 TAIL_LINES = 20
 STACK_LINES = 400
-TRACEBACK = "Traceback (most recent call last):"
 KEEP_COUNTING = "count output lines: set unit-regex in gpu-advisor.toml."
 
 _RANK = re.compile(r"^\[rank\d+\]:\s?")
@@ -175,6 +177,13 @@ _FRAME = re.compile(r'^  File "(.+)", line (\d+) in ', re.MULTILINE)
 _INSTALLED = re.compile(r"-packages/|/lib/python3|^<|/advisor/probe/")
 """Files of stacks that are not the program's."""
 _EXCEPTION_LINE = re.compile(r"^(?:[A-Za-z_]\w*\.)*_?[A-Z]\w*(?:: .*)?$")
+
+
+def wanted(trial: Trial) -> Wanted:
+    """What is looked for in the whole output of `trial`."""
+    return Wanted(
+        figures=trial.plan.figures, lines=LOST_WORK.pattern, words=LOST_WORK_WORDS
+    )
 
 
 def failed(kind: str, evidence: str, next_step: str | None = None) -> Failure:
@@ -287,7 +296,7 @@ def _lost_work(_: Trial, ending: TrialExit) -> Failure | None:
 
     Running out of memory and restarting with a smaller batch loses nothing.
     """
-    lines = ending.output.splitlines()
+    lines = [*ending.printed.lines, *ending.output.splitlines()]
     if any(process.shrunk_from is not None for process in ending.processes):
         lines = [line for line in lines if not _matched(OUT_OF_MEMORY, [line])]
         return _matched((LOST_WORK,), lines[::-1])

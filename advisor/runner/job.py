@@ -19,7 +19,7 @@ from advisor.sandbox.path_policy import caches
 from advisor.sandbox.policy import SandboxPolicy
 
 PROBE = Path(__file__).resolve().parents[1] / "probe"
-FOLDERS = ("probe", "outputs", "logs", "trackers", "results")
+FOLDERS = ("probe", "outputs", "trackers", "results")
 """Folders of a trial's scratch; the last holds copies of files that a sandbox drops."""
 SHORT_TMP = 60
 """Longest TMPDIR in characters: a socket's path has 107, multiprocessing adds 40."""

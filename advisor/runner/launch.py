@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from advisor.runner import supervisor
 from advisor.runner.job import Job
-from advisor.runner.output import Stream, Tally
+from advisor.runner.output import NOTHING, Stream, Tally, Wanted
 
 ROOT = str(Path(__file__).resolve().parents[2])
 START = "import sys; sys.path += sys.argv[1:2]; from advisor.runner.supervisor import main; main()"
@@ -27,7 +27,9 @@ STOP_LIMIT_S = supervisor.TERM_GRACE_S + supervisor.KILL_GRACE_S + 10.0
 class Launched:
     """Command under a supervisor, ended with the context."""
 
-    def __init__(self, job: Job, unit_regex: str | None = None) -> None:
+    def __init__(
+        self, job: Job, unit_regex: str | None = None, wanted: Wanted = NOTHING
+    ) -> None:
         self.job, self.tally = job, Tally(unit_regex)
         self.started = time.time()
         self.pid: int | None = None
@@ -61,8 +63,8 @@ class Launched:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._control, self._events = self._process.stdin, self._process.stdout
-        self.stdout = Stream(out_read, job.scratch, "logs/stdout.log", self.tally)
-        self.stderr = Stream(err_read, job.scratch, "logs/stderr.log", self.tally)
+        self.stdout = Stream(out_read, "stdout", self.tally, wanted)
+        self.stderr = Stream(err_read, "stderr", self.tally, wanted)
         message = asdict(job) | {"stdout_fd": out_write, "stderr_fd": err_write}
         self._send(json.dumps(message).encode() + b"\n")
 

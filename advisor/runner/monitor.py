@@ -18,7 +18,7 @@ from advisor.model import Trial
 from advisor.probe.env_propagation import isolating
 from advisor.runner.launch import Launched
 from advisor.runner.measuring import Measuring
-from advisor.runner.output import Tally, plain
+from advisor.runner.output import Printed, Tally, joined
 from advisor.runner.process_records import ProcessRecord, Records
 from advisor.runner.resources import TreeSampler, oom_kills, parts_limit_s
 
@@ -68,6 +68,8 @@ class TrialExit:
     oom: Counter[str] = field(default_factory=Counter)
     """The kernel's out-of-memory kills meanwhile, by `cgroup` and `host`."""
     count: Tally = field(default_factory=Tally)
+    printed: Printed = field(default_factory=Printed)
+    """What was looked for in the whole output, of which `stdout` and `stderr` are the ends."""
 
     @property
     def wall_s(self) -> float:
@@ -130,7 +132,7 @@ class Monitor:
         if end in {"exited", "not-started"}:  # its last words may still arrive
             launched.stop()
         # nothing counts that a program ended by us says or raises from here on
-        stdout, stderr = launched.stdout.tail(), launched.stderr.tail()
+        stdout, stderr = launched.stdout.printed(), launched.stderr.printed()
         records = self._records.read()
         launched.stop()
         return TrialExit(
@@ -139,8 +141,9 @@ class Monitor:
             ended=ended,
             exit_code=launched.exit_code,
             problem=launched.refused or "",
-            stdout=plain(stdout),
-            stderr=plain(stderr),
+            stdout=stdout.tail,
+            stderr=stderr.tail,
+            printed=joined(stdout, stderr),
             processes=self._measuring.finish(records),
             silence_s=max(0.0, ended - self._last_sign),
             busy_cpus=self._tree.busy_cpus(max(ended - BUSY_S, self._last_sign), ended),

@@ -1,23 +1,41 @@
-"""Output stream of the program: tail, log and pattern."""
+"""Output of a program, searched as it comes, however long it is.
+
+Only the last 64 KiB are kept as text. Whatever decides something is looked for while the output
+streams by: a rate that a program prints before five megabytes of other lines counts like one that
+it prints last.
+"""
 
 import contextlib
 import os
 import re
 import threading
 import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
-from typing import BinaryIO
 
-from advisor.files import reading
+from advisor.model import OutputPattern
 from advisor.runner.resources import Reading
 
 TAIL_BYTES = 64 * 1024
-LOG_BYTES = 4 * 1024 * 1024
 MARKS = 1024
 """Most marks kept; of more every second one goes."""
 LINE_BYTES = 64 * 1024
-"""A longer line is matched by its beginning only."""
+"""A longer line is searched by its beginning only."""
+RATE_CHARS = 4096
+"""So much of a line is searched for a rate: a pattern may take the square of a line's length."""
+BLOCK_CHARS = 64 * 1024
+"""Text is searched in blocks, of once to twice this length, as a pattern may span lines."""
+OVERLAP_CHARS = 8 * 1024
+"""Longest match that is surely found where two blocks meet."""
+MOST_FIGURES = 100_000
+"""Matches kept of a pattern that counts each: the first, as items are paired in their order."""
+FIGURE_CHARS = 400
+"""Longest text kept of a match: a float spelled in full has up to 330 characters."""
+MOST_LINES = 200
+"""Telling lines kept of a stream: the latest."""
+TRACEBACK = "Traceback (most recent call last):"
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _LINE_END = re.compile(rb"[\r\n]+")
@@ -67,16 +85,205 @@ class Tally:
             self.lines += 1
 
 
-class Stream(threading.Thread):
-    """Reader of one pipe to its end, with a log in our folder."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is looked for in all that a program prints."""
 
-    def __init__(self, fd: int, folder: str, log: str, tally: Tally) -> None:
-        super().__init__(name=log, daemon=True)
+    figures: tuple[OutputPattern, ...] = ()
+    lines: re.Pattern[str] | None = None
+    """Lines to keep, wherever they stand; printed tracebacks are kept with them."""
+    words: tuple[str, ...] = ()
+    """Each line that `lines` matches holds one of these, in lower case.
+
+    A look for words costs a hundredth of a search, and a program may print a gigabyte.
+    """
+
+
+NOTHING = Wanted()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Printed:
+    """What was seen of one stream, or of both."""
+
+    tail: str = ""
+    """The last 64 KiB, as text."""
+    figures: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Texts of the matches, by the pattern's name; none where nothing matched."""
+    lines: tuple[str, ...] = ()
+    """Telling lines of the whole output, in order."""
+    cut_lines: int = 0
+    """Lines too long to be searched whole."""
+
+
+class _LineFigure:
+    """First match in the last line that has one."""
+
+    def __init__(self, asked: OutputPattern) -> None:
+        self._pattern = re.compile(asked.pattern)
+        self._last: tuple[str, ...] = ()
+
+    def add(self, line: str) -> None:
+        if match := self._pattern.search(line[:RATE_CHARS]):
+            self._last = (_text_of(match),)
+
+    def found(self) -> tuple[str, ...]:
+        return self._last
+
+
+class _TextFigure:
+    """Matches in the whole text, as `re.finditer` would find them in one piece.
+
+    The text comes in blocks that end with a line. What begins in the last OVERLAP_CHARS of a block
+    is looked at again with the next one, so that a match over two blocks is found, once. From the
+    second block on a line end stands before the text: `^` without (?m) means the output's start.
+    """
+
+    def __init__(self, asked: OutputPattern) -> None:
+        self._pattern = re.compile(asked.pattern)
+        self._found: deque[str] = deque()
+        self._most = 1 if asked.matches == "last" else MOST_FIGURES
+        self._last = asked.matches == "last"
+        self._lines: list[str] = []
+        self._chars = 0
+        self._from = 0
+
+    def add(self, line: str) -> None:
+        self._lines.append(line)
+        self._chars += len(line) + 1
+        if self._chars >= 2 * BLOCK_CHARS:  # so a long line leaves half of it to search
+            self._search_block()
+
+    def found(self) -> tuple[str, ...]:
+        """All matches so far, those of the unfinished block too."""
+        text = "\n".join(self._lines) + "\n"
+        kept = deque(self._found)
+        for match in self._pattern.finditer(text, self._from):
+            self._keep(kept, match)
+        return tuple(kept)
+
+    def _keep(self, kept: deque[str], match: re.Match[str]) -> None:
+        if len(kept) < self._most:
+            kept.append(_text_of(match))
+        elif self._last:
+            kept[0] = _text_of(match)
+
+    def _search_block(self) -> None:
+        text = "\n".join(self._lines) + "\n"
+        cut = text.rfind("\n", 0, len(text) - OVERLAP_CHARS) + 1
+        until = cut
+        for match in self._pattern.finditer(text, self._from):
+            if match.start() >= cut:
+                break
+            self._keep(self._found, match)
+            until = max(until, match.end())
+        # the line end before the rest stays as its first character
+        rest = text[max(cut - 1, 0) : -1]
+        self._from = until - max(cut - 1, 0)
+        self._lines = rest.split("\n")
+        self._chars = len(rest) + 1
+
+
+def _text_of(match: re.Match[str]) -> str:
+    return ((match[1] if match.re.groups else match[0]) or "")[:FIGURE_CHARS]
+
+
+class _Lines:
+    """Telling lines, and tracebacks with the line before and the exception after."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._wanted = wanted
+        self._kept: deque[str] = deque(maxlen=MOST_LINES)
+        self._before = ""
+        self._inside = False
+
+    def add(self, line: str) -> None:
+        before, self._before = self._before, line
+        if line.strip() == TRACEBACK:
+            self._inside = True
+            self._kept += [before, line]
+        elif self._inside and line[:1].strip():  # the exception ends its frames
+            self._inside = False
+            self._kept.append(line)
+        elif self._telling(line):
+            self._kept.append(line)
+
+    def _telling(self, line: str) -> bool:
+        lower = line.lower()
+        possible = self._wanted.lines and any(word in lower for word in self._wanted.words)
+        return bool(possible and self._wanted.lines and self._wanted.lines.search(line))
+
+    def found(self) -> tuple[str, ...]:
+        return tuple(self._kept)
+
+
+class _Search:
+    """Search of one stream, fed with its bytes."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._figures = {
+            each.name: (_LineFigure if each.matches == "line" else _TextFigure)(each)
+            for each in wanted.figures
+        }
+        self._lines = _Lines(wanted)
+        self._idle = not self._figures and wanted.lines is None
+        of_lines = any(each.matches == "line" for each in wanted.figures)
+        self._longest = RATE_CHARS if of_lines else LINE_BYTES
+        self._rest = bytearray()
+        self._skipping = False
+        self.cut_lines = 0
+
+    def feed(self, chunk: bytes) -> None:
+        if self._idle:
+            return
+        *whole, rest = chunk.split(b"\n")
+        for part in whole:
+            self._extend(part)
+            self._end_line()
+        self._extend(rest)
+
+    def _extend(self, part: bytes) -> None:
+        """Add to the unfinished line, of which only the beginning is kept.
+
+        A line that is redrawn, as progress bars are, begins anew after each carriage return.
+        """
+        redrawn = part.rstrip(b"\r").rfind(b"\r")
+        if redrawn >= 0 or (part.strip(b"\r") and self._rest.endswith(b"\r")):
+            self._rest, self._skipping = bytearray(), False
+            part = part[redrawn + 1 :]
+        room = LINE_BYTES - len(self._rest)
+        self._skipping = self._skipping or len(part) > room
+        self._rest += part[:room]
+
+    def _end_line(self) -> None:
+        line = plain(bytes(self._rest))
+        self.cut_lines += self._skipping or len(line) > self._longest
+        self._rest, self._skipping = bytearray(), False
+        for each in (*self._figures.values(), self._lines):
+            each.add(line)
+
+    def end(self) -> None:
+        """Take what follows the last line end for a line."""
+        if self._rest:
+            self._end_line()
+
+    def figures(self) -> dict[str, tuple[str, ...]]:
+        found = {name: each.found() for name, each in self._figures.items()}
+        return {name: texts for name, texts in found.items() if texts}
+
+    def lines(self) -> tuple[str, ...]:
+        return self._lines.found()
+
+
+class Stream(threading.Thread):
+    """Reader of one pipe to its end."""
+
+    def __init__(self, fd: int, name: str, tally: Tally, wanted: Wanted = NOTHING) -> None:
+        super().__init__(name=name, daemon=True)
         self._fd = fd
-        self._folder = Path(folder)
-        self._log = log
         self._tally = tally
         self._tail = bytearray()
+        self._search = _Search(wanted)
         self._lock = threading.Lock()
         self.start()
 
@@ -85,28 +292,39 @@ class Stream(threading.Thread):
         with self._lock:
             return bytes(self._tail)
 
+    def printed(self) -> Printed:
+        """What was seen so far; what follows the last line end counts as a line."""
+        with self._lock:
+            self._search.end()
+            return Printed(
+                tail=plain(bytes(self._tail)),
+                figures=self._search.figures(),
+                lines=self._search.lines(),
+                cut_lines=self._search.cut_lines,
+            )
+
     def run(self) -> None:
         """Drain the pipe, so that the writer never blocks."""
-        line, room = b"", LOG_BYTES
-        with (
-            os.fdopen(self._fd, "rb", buffering=0) as pipe,
-            contextlib.ExitStack() as stack,
-        ):
-            log: BinaryIO | None = None
+        line = b""
+        with os.fdopen(self._fd, "rb", buffering=0) as pipe:
             while chunk := pipe.read(1 << 16):
                 with self._lock:
                     self._tail += chunk
                     del self._tail[:-TAIL_BYTES]
-                with contextlib.suppress(OSError):  # a full disk costs the log alone
-                    if room == LOG_BYTES:  # the directory exists before the first writer
-                        handle = reading.create(self._folder, self._log)
-                        log = stack.enter_context(os.fdopen(handle, "wb", buffering=0))
-                    if log is not None and room > 0:
-                        log.write(chunk[:room])
-                room -= len(chunk)
+                    self._search.feed(chunk)
                 if self._tally.pattern:
                     *whole, line = _LINE_END.split(line + chunk)
                     line = line[:LINE_BYTES]
                     for each in whole:
                         self._tally.add(each)
             self._tally.add(line)
+
+
+def joined(stdout: Printed, stderr: Printed) -> Printed:
+    """Both streams: figures of standard error only where standard output has none."""
+    return Printed(
+        tail=stdout.tail,
+        figures={**stderr.figures, **stdout.figures},
+        lines=(*stdout.lines, *stderr.lines),
+        cut_lines=stdout.cut_lines + stderr.cut_lines,
+    )

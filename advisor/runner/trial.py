@@ -11,7 +11,7 @@ from advisor.machine.contention import RUNNING, on_card
 from advisor.machine.gpu import load_uvm
 from advisor.machine.recording import Sampler
 from advisor.model import Failure, Run, Trial
-from advisor.runner.classify import classify, exceptions, failed, log_tail
+from advisor.runner.classify import classify, exceptions, failed, log_tail, wanted
 from advisor.runner.job import Job, prepare
 from advisor.runner.launch import Launched
 from advisor.runner.measured_run import failed_effects, measured_run
@@ -47,7 +47,7 @@ def run_trial(
     if job.sandbox.throws_away:
         load_uvm()
     with contextlib.ExitStack() as stack:
-        launched = stack.enter_context(Launched(job, trial.plan.unit_regex))
+        launched = stack.enter_context(Launched(job, trial.plan.unit_regex, wanted(trial)))
         card = stack.enter_context(Sampler(launched.supervisor_pid, job.env))
         RUNNING.add(launched.supervisor_pid)
         stack.callback(RUNNING.discard, launched.supervisor_pid)
@@ -65,6 +65,8 @@ def run_trial(
         "files_created": created,
         "files_changed": altered,
         "isolation": job.sandbox.kind,
+        "figures": dict(ending.printed.figures),
+        "cut_lines": ending.printed.cut_lines,
     }
     if failure is not None:
         cards = [process.card for process in ending.processes if process.card is not None]

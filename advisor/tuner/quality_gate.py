@@ -106,7 +106,7 @@ def drifts_of(before: Run, after: Run) -> tuple[float, ...]:
 
 
 def values_of(state: TunerState, run: Run) -> quality.Values:
-    return quality.read_measures(state.context.workload.quality, run.stdout_tail)
+    return quality.read_measures(state.context.workload.quality, run.figures)
 
 
 def read_pairs(state: TunerState, pairs: Pairs) -> list[quality.Pair]:
@@ -239,10 +239,11 @@ def seeded_request(
 ) -> TrialRequest:
     """Request a quality command, or the user's own, with a seed."""
     whole = MeasurePlan(mode="whole")
+    plan = state.plan(variant.candidate) if command == "own" else whole
     return TrialRequest(
         variant=variant,
         purpose="quality",
-        plan=state.plan(variant.candidate) if command == "own" else whole,
+        plan=replace(plan, figures=quality.patterns(state.context.workload.quality)),
         command=command,
         repeat=repeat,
         expected_s=expected_s or FIRST_QUALITY * state.price_s,

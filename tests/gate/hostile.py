@@ -243,16 +243,6 @@ class OnRecords(Attacks):
         """A path in the folder of this run, whose TMPDIR may lie elsewhere."""
         return Path(os.environ["GPU_ADVISOR_SPEC"]).parent / name
 
-    def replace_the_logs(self) -> None:
-        for log in ("logs/stdout.log", "logs/stderr.log"):
-            self._scratch(log).unlink(missing_ok=True)
-            self._scratch(log).symlink_to(self.env)
-        print(MARK, self.name, flush=True)
-
-    def replace_the_folder_of_logs(self) -> None:
-        self._scratch("logs").rename(self._scratch("away"))
-        self._scratch("logs").symlink_to(self.host.victims)
-
     def link_what_the_gate_writes(self) -> None:
         probe = ("loaded.jsonl", "disturbed.json", "disturbed.tmp", "999.json")
         rooms = ("room", *(f"room-{pid}" for pid in range(1, 400)))

@@ -101,6 +101,15 @@ def test_the_whole_run_counts_where_no_rate_is_seen(two) -> None:
     assert runs["head"].rates["command"].mean < 2
 
 
+def test_a_slow_head_that_prints_much_is_found(two) -> None:
+    """Megabytes of output after the rate hide it no more than a few lines would."""
+    much = "print('nothing of note\\n' * 350_000)\n"
+    found = two(steady(100), f"print('throughput: 100')\n{much}{steady(50)}{much}").gate(
+        *BENCH, *WARM_UPS
+    )
+    assert found.warm_up_rates == {"base": 100, "head": 50}
+
+
 def test_a_generic_benchmark_file_is_read(two) -> None:
     write = """
 import json, os

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from advisor.gate.process import NoRateError, last_match, read_suite
+from advisor.gate.process import NoRateError, read_suite
 
 
 def pytest_benchmark(**mean_s: float) -> bytes:
@@ -52,8 +52,3 @@ def test_a_file_without_a_rate_says_why(raw, kind, words) -> None:
         read_suite(raw)
     assert found.value.problem.kind == kind
     assert words in found.value.problem.evidence
-
-
-def test_the_last_line_counts() -> None:
-    output = "throughput: 1\nthroughput: 2\nx throughput: 3"
-    assert last_match(output, r"^[ \t]*throughput:[ \t]*(\S+)") == "2"

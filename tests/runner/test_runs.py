@@ -11,8 +11,8 @@ import pytest
 
 from advisor.executor.engines import EngineSettings
 from advisor.executor.engines.local import LocalEngine
-from advisor.model import MeasurePlan, Run
-from advisor.runner.output import LOG_BYTES, TAIL_BYTES
+from advisor.model import MeasurePlan, OutputPattern, Run
+from advisor.runner.output import TAIL_BYTES
 from advisor.runner.resources import TreeSampler
 from advisor.runner.trial import run_trial
 from advisor.tuner import output_check
@@ -143,13 +143,37 @@ def test_a_later_trial_may_write_over_what_an_earlier_one_created(make_trial, by
 
 
 def test_an_endless_printer_fills_no_disk(make_trial) -> None:
-    """The log is the bounded beginning, and the tail is 64 KiB of the end."""
-    script = f"yes 0123456789abcde | head -c {3 * LOG_BYTES}; echo; echo the end"
+    """The last 64 KiB are kept, and nothing of it is written."""
+    script = f"yes 0123456789abcde | head -c {64 * TAIL_BYTES}; echo; echo the end"
     trial = make_trial("sh", "-c", script, plan=WHOLE)
     run = measured(trial)
-    assert Path(trial.scratch, "logs", "stdout.log").stat().st_size == LOG_BYTES
     assert len(run.stdout_tail) == TAIL_BYTES
     assert run.stdout_tail.endswith("the end\n")
+    assert sum(path.stat().st_size for path in Path(trial.scratch).rglob("*")) < TAIL_BYTES
+
+
+TELLS_EARLY = """\
+import traceback
+print("score: 0.25")
+{}
+print("nothing of note\\n" * 20_000)
+"""
+CAUGHT = "try:\n    int('x')\nexcept ValueError:\n    traceback.print_exc()"
+SKIPPED = "print('WARNING: ran out of memory, skipping batch')"
+
+
+@pytest.mark.parametrize("words", [CAUGHT, SKIPPED], ids=["traceback", "message"])
+def test_lost_work_is_found_wherever_it_is_told(make_trial, words) -> None:
+    """Also where so much is printed after it that only the end is kept."""
+    outcome = failed(make_trial(sys.executable, "-c", TELLS_EARLY.format(words), plan=WHOLE))
+    assert outcome.kind == "work-not-done"
+
+
+def test_a_figure_is_read_wherever_it_is_printed(make_trial) -> None:
+    asked = OutputPattern(name="score", pattern=r"score: (\S+)", matches="each")
+    plan = MeasurePlan(mode="whole", figures=(asked,))
+    run = measured(make_trial(sys.executable, "-c", TELLS_EARLY.format(""), plan=plan))
+    assert run.figures == {"score": ("0.25",)}
 
 
 def test_many_trials_lose_no_last_words_no_descriptor_and_no_child(make_trial) -> None:

@@ -99,8 +99,12 @@ class LuckyWhenChosen(RecordedEngine):
         run = super().run(trial)
         fewer = any(change.kind == "timesteps" for change in trial.candidate.changes)
         if fewer and int(dict(trial.env).get("GPU_ADVISOR_SEED", "0")) > 100:
-            worse = [str(float(w) + 0.2) if "." in w else w for w in run.stdout_tail.split()]  # type: ignore[union-attr]
-            return replace(run, stdout_tail=" ".join(worse))  # type: ignore[arg-type]
+            assert isinstance(run, Run)
+            worse = {
+                name: tuple(str(float(text) + 0.2) for text in texts)
+                for name, texts in run.figures.items()
+            }
+            return replace(run, figures=worse)
         return run
 
 

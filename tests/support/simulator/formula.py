@@ -2,6 +2,7 @@
 
 import math
 import random
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -174,7 +175,7 @@ class Formula:
                 LoaderCeiling(workers=each, units_per_s=1 / self._load_s(1, each))
                 for each in plan.ceilings_workers
             ),
-            stdout_tail=self._printed(used, trial),
+            figures=self._figures(used, trial),
             to_its_end=True,
             files_in_window=math.ceil(finished / batch) * self.files(batch) if self.files else None,
             startup_s=startup_s,
@@ -229,6 +230,12 @@ class Formula:
             return None
         applied = whatif in self.switches or whatif.startswith("loader.")
         return WhatIfOutcome(name=whatif, applied=applied)
+
+    def _figures(self, used: Values, trial: Trial) -> dict[str, tuple[str, ...]]:
+        """What the plan's patterns find in what this program prints."""
+        text = self._printed(used, trial)
+        found = {each.name: tuple(re.findall(each.pattern, text)) for each in trial.plan.figures}
+        return {name: texts for name, texts in found.items() if texts}
 
     def _printed(self, used: Values, trial: Trial) -> str:
         if self.quality is None:
