@@ -112,7 +112,7 @@ def test_the_command_line_starts_without_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
-HELPERS = ("tests.nvml_stub", "tests.support", "tests.simulated_gpu")
+HELPERS = ("tests.fakegpu", "tests.nvml_stub", "tests.support", "tests.simulated_gpu")
 """Programs and simulators that tests and benchmarks share."""
 
 

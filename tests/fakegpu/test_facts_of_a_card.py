@@ -1,0 +1,40 @@
+"""What the tool says of a card, over torch's own CUDA build: each figure against the card's own."""
+
+import pytest
+
+from advisor.machine import profiles
+from advisor.model import MeasurePlan
+from advisor.report.bottleneck import diagnose
+from tests.fakegpu.conftest import Measure, Measured
+
+PARTS = MeasurePlan(measure_s=1.0, min_steps=8, ceilings_workers=(0,), ceilings_s=0.1)
+"""With the operations of a step counted after the window."""
+
+
+def line(found: Measured, begins: str) -> str:
+    """The line of evidence that begins so; empty without one."""
+    (card,) = found.run.cards
+    profile = profiles.match(card.name or "", card.total_gib)
+    lines = diagnose([found.run, found.run], profile=profile).evidence
+    return next((each for each in lines if each.startswith(begins)), "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "tf32"), [("plain", True), ("recurrent", True), ("matrices", False)]
+)
+def test_tf32_is_read_from_the_switch_of_the_products_that_run(kind, tf32, measured: Measure):
+    """By default convolutions and recurrent layers use it, and matrix products do not."""
+    found = measured("cuda_zoo.py", kind, cards=("h100",), plan=PARTS)
+    assert found.run.effects.tf32 is tf32
+    (most, *_) = sorted(found.run.flops.by_dtype, key=lambda each: -each[1])
+    assert most[0] == ("tf32" if tf32 else "float32")
+
+
+def test_no_program_passes_what_its_card_can(measured: Measure):
+    """Convolutions of an H100 in TF32 do more than its float32 rate."""
+    words = ("plain", "--width", "512", "--side", "128")
+    found = measured("cuda_zoo.py", *words, cards=("h100",), plan=PARTS)
+    assert found.run.achieved_tflops > 67, "the rate at float32"
+    text = line(found, "Matrix products")
+    assert "495 at tf32" in text
+    assert 0 < float(text.split("included: ")[1].split(" %")[0]) < 100
