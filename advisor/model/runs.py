@@ -60,6 +60,8 @@ class Effects:
     """Dominant dtype of compute: autocast's if on, else the model's."""
     autocast_dtype: str | None = None
     tf32: bool | None = None
+    """True if all of the model's float32 products worth a word may be computed in TF32:
+    convolutions and recurrent layers may by default, matrix products only when asked to."""
     cudnn_benchmark: bool | None = None
     threads: int | None = None
     """CPU threads that torch gives one operation."""
@@ -131,6 +133,8 @@ class Flops:
 
     per_step: float | None = None
     """At least: operations without a formula of torch are not counted."""
+    by_dtype: tuple[tuple[str, float], ...] = ()
+    """The same by the dtype in which the card computed them; `tf32` is one of its own."""
     why: str | None = None
 
 

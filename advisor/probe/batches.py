@@ -145,6 +145,8 @@ class LayerObserver:
         """Every layer with a place for the batch was given one sample."""
         self.dtypes: dict[str, int] = {}
         """Parameters of the layers by dtype of their output."""
+        self.products: dict[str, float] = {}
+        """Multiplications of the layers' weights, by kind of product."""
         self._nn = torch.nn
         self._layers: list[Any] = []
         for layer in module.modules():
@@ -154,9 +156,18 @@ class LayerObserver:
 
     def _seen(self, layer: Any, args: Any, output: Any) -> None:
         try:
-            if getattr(output, "is_floating_point", bool)():
-                name = str(output.dtype).rsplit(".", 1)[-1]
+            first = (
+                output[0] if isinstance(output, tuple) else output
+            )  # of recurrent layers
+            if getattr(first, "is_floating_point", bool)():
+                name = str(first.dtype).rsplit(".", 1)[-1]
                 self.dtypes[name] = self.dtypes.get(name, 0) + _own_size(layer)
+                kind = _product(self._nn, layer)
+                if kind is not None:
+                    convolves = kind == "convolution"
+                    channels = layer.out_channels if convolves else first.shape[-1]
+                    done = _own_size(layer) * first.numel() / max(1, int(channels))
+                    self.products[kind] = self.products.get(kind, 0.0) + done
             place = _place(self._nn, layer)
             if place is not None:
                 without, axis = place
@@ -206,6 +217,27 @@ def known_parameters(held: Any) -> list[Any]:
         for p in held.values()
         if p is not None and "Uninitialized" not in type(p).__name__
     ]
+
+
+def products_of(nn: Any, module: Any) -> dict[str, float]:
+    """Weights of a module's layers by kind of product; of code that no hook may enter."""
+    found: dict[str, float] = {}
+    for layer in module.modules():
+        kind = _product(nn, layer)
+        if kind is not None:
+            found[kind] = found.get(kind, 0.0) + _own_size(layer)
+    return found
+
+
+def _product(nn: Any, layer: Any) -> str | None:
+    """Kind of product that a layer's weights go into; each has its switch for TF32."""
+    if isinstance(layer, nn.modules.conv._ConvNd):
+        return "convolution"
+    if isinstance(layer, nn.RNNBase):
+        return "recurrent"
+    weight = getattr(layer, "weight", None)
+    matrix = getattr(weight, "dim", int)() == 2 and _own_size(layer)
+    return "matrix" if matrix else None
 
 
 def _own_size(layer: Any) -> int:

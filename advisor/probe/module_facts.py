@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 import weakref
@@ -125,6 +126,10 @@ def _observed(session: Session, entry: Module, inputs: Any, output: Any) -> None
         if observer.dtypes:
             dtypes = observer.dtypes
             entry.flags["compute_dtype"] = max(dtypes, key=dtypes.__getitem__)
+        if "tf32" in entry.flags and observer.products:
+            entry.flags["tf32"] = all_in_tf32(
+                session.torch, observer.products, entry.flags["device"]
+            )
         if entry.calls == 1:
             observer.settle(entry.counter, inputs)
     elif entry.calls == 1 and entry.flags.get("compiled"):
@@ -173,7 +178,8 @@ def flags(session: Session, module: Any, largest: Any) -> dict[str, Any]:
         "threads": lambda: int(torch.get_num_threads()),
     }
     if kind == "cuda":
-        reads["tf32"] = lambda: has_tf32(torch)
+        held = batches.products_of(torch.nn, module)
+        reads["tf32"] = lambda: all_in_tf32(torch, held, largest.device)
         # convolutions
         if any(p.dim() > 2 and max(p.shape[2:]) > 1 for p in parameters(module)):
             reads["cudnn_benchmark"] = lambda: torch.backends.cudnn.benchmark
@@ -186,11 +192,44 @@ def flags(session: Session, module: Any, largest: Any) -> dict[str, Any]:
     return found
 
 
-def has_tf32(torch: Any) -> bool:
-    """Return True if float32 products may use TF32."""
-    matmul = torch.backends.cuda.matmul  # since 2.9 the older way raises after the newer
-    precision = getattr(matmul, "fp32_precision", None)
-    return bool(matmul.allow_tf32) if precision is None else precision == "tf32"
+NOTEWORTHY = 0.05
+"""Share of a model's products from which their precision is a fact of the model."""
+TENSOR_CORES = 8
+"""Compute capability (major) from which cards know TF32."""
+
+
+def in_tf32(torch: Any) -> dict[str, bool]:
+    """Kinds of float32 products, and whether torch lets a card compute them in TF32.
+
+    Each has a switch of its own, and they differ by default: convolutions and recurrent
+    layers are on, matrix products are off. torch 2.9 has a second way to set and ask for
+    each; to ask by the older one raises once the newer one was used.
+    """
+    if os.environ.get("NVIDIA_TF32_OVERRIDE") == "0":  # stands above all of torch's
+        return dict.fromkeys(("matrix", "convolution", "recurrent"), False)
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    if hasattr(matmul, "fp32_precision"):
+        owners = {"matrix": matmul, "convolution": cudnn.conv, "recurrent": cudnn.rnn}
+        return {kind: owner.fp32_precision == "tf32" for kind, owner in owners.items()}
+    convolutions = bool(cudnn.allow_tf32)
+    return {
+        "matrix": bool(matmul.allow_tf32),
+        "convolution": convolutions,
+        "recurrent": convolutions,
+    }
+
+
+def all_in_tf32(torch: Any, products: dict[str, float], device: Any) -> bool:
+    """Return True if the card may compute all products worth a word in TF32.
+
+    `products`: their amount by kind; what is a twentieth of them, like the last layer of a
+    network of convolutions, decides nothing.
+    """
+    if torch.cuda.get_device_properties(device).major < TENSOR_CORES:
+        return False
+    allowed, whole = in_tf32(torch), sum(products.values())
+    kinds = [kind for kind, part in products.items() if part >= NOTEWORTHY * whole]
+    return all(allowed[kind] for kind in kinds or ("matrix",))
 
 
 def _channels_last(torch: Any, module: Any) -> bool | None:

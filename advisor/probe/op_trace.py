@@ -12,7 +12,7 @@ import math
 import weakref
 from typing import Any
 
-from .module_facts import has_tf32, parameters
+from .module_facts import in_tf32, parameters
 from .overrides import compilations
 from .session import Patches, Session
 
@@ -23,6 +23,8 @@ PRODUCTS = {"mm": 0, "addmm": 1, "bmm": 0, "baddbmm": 1}
 CONVOLUTIONS = ("convolution", "_convolution", "convolution_backward")
 ATTENTION_FLOPS = {False: 4, True: 10}
 """FLOPs for each query, key and channel; True: in the backward pass."""
+TF32_SWITCHES = {MATRIX: "matrix", CONVOLUTION: "convolution", GROUPED: "convolution"}
+"""Kind of product whose switch decides; attention has none."""
 MOST_OPERATIONS = 100_000
 """A step of more is not traced."""
 
@@ -36,7 +38,8 @@ class OpTrace:
         self._session, self._torch = session, session.torch
         self._optimizer, self._lists = optimizer, lists
         self._problem: Exception | None = None
-        self._flops = 0.0
+        self._flops: dict[str, float] = {}
+        """Floating-point operations by the dtype in which a card computes them."""
         self._ops: list[tuple[int, str, float, int, str]] = []
         """Class, dtype, floating-point operations, bytes and name of each."""
         self._events: list[int] = []
@@ -45,7 +48,7 @@ class OpTrace:
         self._held: list[int] = []
         """Bytes of storages from before the step."""
         self._known: dict[int, Any] = {}
-        self._tf32 = _tf32(session.torch)
+        self._tf32 = in_tf32(session.torch)
         self._patches = Patches()
         self._mode = _mode(self, session.torch)
 
@@ -75,7 +78,9 @@ class OpTrace:
         if self._problem is not None:
             raise self._problem
         if not self._lists:
-            return {"flops": {"per_step": self._flops}, "footprint": self._footprint()}
+            by_dtype = sorted(self._flops.items())
+            flops = {"per_step": sum(self._flops.values()), "by_dtype": by_dtype}
+            return {"flops": flops, "footprint": self._footprint()}
         return {
             "trace": {"ops": self._ops, "held": self._held, "events": list(self._events)}
         }
@@ -86,14 +91,31 @@ class OpTrace:
             return
         try:
             outputs = tensors(result, self._torch)
-            kind, flops = _cost(func.overloadpacket.__name__, args, outputs)
-            self._flops += flops
+            name = func.overloadpacket.__name__
+            kind, flops = _cost(name, args, outputs)
+            if not flops and not self._lists:
+                return
+            inputs = tensors((args, kwargs), self._torch)
+            dtype = self._dtype(name, kind, inputs, outputs)
+            if flops:
+                self._flops[dtype] = self._flops.get(dtype, 0.0) + flops
             if self._lists:
-                self._add(func, tensors((args, kwargs), self._torch), outputs, kind, flops)
+                self._add(func, inputs, outputs, kind, dtype, flops)
         except Exception as problem:
             self._problem = problem
 
-    def _add(self, func: Any, inputs: Any, outputs: Any, kind: int, flops: float) -> None:
+    def _dtype(self, name: str, kind: int, inputs: Any, outputs: Any) -> str:
+        """Dtype in which a card computes an operation: of its largest factor."""
+        floats = [each for each in inputs if each.is_floating_point()]
+        factors = [max(floats, key=lambda each: each.numel())] if floats else outputs
+        dtype = str(factors[0].dtype).replace("torch.", "") if factors else "none"
+        product = "recurrent" if "_rnn" in name else TF32_SWITCHES.get(kind)
+        wide = dtype == "float32" and product is not None
+        return "tf32" if wide and self._tf32[str(product)] else dtype
+
+    def _add(
+        self, func: Any, inputs: Any, outputs: Any, kind: int, dtype: str, flops: float
+    ) -> None:
         if len(self._ops) >= MOST_OPERATIONS:
             msg = f"a step of more than {MOST_OPERATIONS} operations is not traced"
             raise OverflowError(msg)
@@ -109,10 +131,6 @@ class OpTrace:
         if not own and not func._schema.is_mutable:  # a view, or numbers
             return
         moved = sum(each.numel() * each.element_size() for each in (*inputs, *outputs))
-        floats = [each for each in inputs if each.is_floating_point()]
-        factors = [max(floats, key=lambda each: each.numel())] if floats else outputs
-        dtype = str(factors[0].dtype).replace("torch.", "") if factors else "none"
-        dtype = "tf32" if dtype == "float32" and kind in self._tf32 else dtype
         self._ops.append((kind, dtype, flops, moved, func.overloadpacket.__name__))
 
     def _meet(self, tensor: Any, *, made: bool) -> bool:
@@ -188,16 +206,6 @@ def _mode(trace: OpTrace, torch: Any) -> Any:
             return result
 
     return Mode()
-
-
-def _tf32(torch: Any) -> set[int]:
-    """Classes of operations that a card would compute in TF32."""
-    matrix = {MATRIX} if has_tf32(torch) else set()
-    try:
-        convolutions = bool(torch.backends.cudnn.allow_tf32)
-    except RuntimeError:  # set by torch's second way, since 2.9
-        convolutions = torch.backends.cudnn.conv.fp32_precision == "tf32"
-    return matrix | ({CONVOLUTION, GROUPED} if convolutions else set())
 
 
 def tensors(value: Any, torch: Any) -> list[Any]:

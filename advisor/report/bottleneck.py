@@ -251,17 +251,26 @@ def _waste(run: Run) -> Iterator[str]:
             f"Padding fills {100 * padded:.1f} % of the positions of its batches: batches of items "
             "of like length (length bucketing) save that work."
         )
-    if run.syncs:
-        sites = ", ".join(_sync_point(run, each) for each in run.syncs[:MOST_SITES])
+    costly = [each for each in run.syncs if _share_of(run, each) >= numbers.WORTH_SAYING]
+    if costly:
+        sites = ", ".join(_sync_point(run, each) for each in costly[:MOST_SITES])
         yield f"The host waits for the GPU at {sites}."
+
+
+def _share_of(run: Run, point: SyncPoint) -> float:
+    """Share of the time in a waiting line; 1 where steps have no time."""
+    return min(1.0, point.per_step * point.ms / run.step_ms) if run.step_ms else 1.0
 
 
 def _sync_point(run: Run, point: SyncPoint) -> str:
     """``train.py:83` (`.item()`, 2 a step, 5.00 ms each, 4.0 % of the time)`."""
-    text = f"`{point.site}` (`.{point.call}()`, {numbers.measure(point.per_step, 3)} a step"
+    often = f"{numbers.measure(point.per_step, 3)} a step"
+    if point.per_step < 1:
+        often = f"once in {numbers.number(round(1 / point.per_step))} steps"
+    text = f"`{point.site}` (`.{point.call}()`, {often}"
     if run.step_ms:
-        share = min(1.0, point.per_step * point.ms / run.step_ms)
-        text += f", {_milliseconds(point.ms)} each, {numbers.percent(share)} of the time"
+        share = numbers.percent(_share_of(run, point))
+        text += f", {_milliseconds(point.ms)} each, {share} of the time"
     return f"{text})"
 
 
@@ -281,17 +290,42 @@ def _isolated(runs: Sequence[Run]) -> Iterator[str]:
             yield f"The loader alone, with {many}, did {shown} {units}/s."
 
 
+def _achieved(run: Run, tflops: float, profile: GpuProfile | None) -> str:
+    """Sentence on the counted operations, beside what the data sheet says that the card can.
+
+    The share is the time that the data sheet's rates need for them, each at the dtype it was
+    computed in, over the time of the step. Convolutions run in TF32 by default, where matrix
+    products of the same step do not: against one rate for both the share could pass 1.
+    """
+    text = "Matrix products, convolutions and attention came to"
+    plain = f"{text} at least {numbers.measure(tflops, 3)} TFLOP/s, waits included"
+    counted = dict(run.flops.by_dtype) if run.flops else {}
+    if run.flops and not counted:  # of a record that did not tell them apart
+        wide = run.effects.dtype == "float32" and run.effects.tf32
+        dtype = "tf32" if wide else run.effects.dtype or ""
+        counted = {dtype: run.flops.per_step or 0.0}
+    rates = {dtype: _rate(profile, dtype) for dtype in counted} if profile else {}
+    known = {dtype: rate for dtype, rate in rates.items() if rate is not None}
+    if profile is None or len(known) < len(counted) or not run.step_ms:
+        return f"{plain}."
+    needed_s = sum(counted[dtype] / (rate * 1e12) for dtype, rate in known.items())
+    share = needed_s / (run.step_ms / 1000)
+    if share < numbers.WORTH_SAYING:
+        return f"{text} less than 1 % of what {profile.title} can, waits included."
+    each = " and ".join(f"{rate:g} at {dtype}" for dtype, rate in known.items())
+    return f"{plain}: {numbers.percent(share)} of what {profile.title} can ({each})."
+
+
+def _rate(profile: GpuProfile, dtype: str) -> float | None:
+    """Peak TFLOP/s; a card without TF32 computes those products in float32."""
+    return profile.tflops(dtype) or (profile.fp32_tflops if dtype == "tf32" else None)
+
+
 def _device(run: Run, profile: GpuProfile | None) -> Iterator[str]:
     """Counted operations and clocks of the card; CPUs without one."""
     seen = run.telemetry
     if run.achieved_tflops is not None and run.on_gpu:
-        line = "Matrix products, convolutions and attention came to at least "
-        line += f"{numbers.measure(run.achieved_tflops, 3)} TFLOP/s, waits included"
-        dtype, tf32 = run.effects.dtype, bool(run.effects.tf32)
-        if profile and (rate := profile.tflops(dtype, tf32=tf32)):
-            share = f"{run.achieved_tflops / rate:.2%}"
-            line += f": {share} of the {rate:g} of {profile.title} at {dtype}"
-        yield f"{line}."
+        yield _achieved(run, run.achieved_tflops, profile)
     if seen.gpu_util_pct is None and run.disturbance.own_cpus is not None:
         yield f"The program kept {run.disturbance.own_cpus:.1f} CPUs busy."
     for name, share_held in seen.event_reasons:

@@ -148,9 +148,47 @@ def test_the_operations_that_were_counted_stand_beside_the_cards_rate() -> None:
     diagnosis = diagnose([run, run], profile=profiles.by_name("h100-sxm"))
     (line,) = (line for line in diagnosis.evidence if "TFLOP/s" in line)
     assert "at least 98.9 TFLOP/s" in line
-    assert "10.00% of the 989" in line
+    assert "10 % of what NVIDIA H100" in line
+    assert "(989 at bfloat16)" in line
     on_cpu = replace(run, effects=RUN.effects)
     assert not any("TFLOP/s" in line for line in found(on_cpu).evidence)
+
+
+def achieved(*by_dtype: tuple[str, float], card: str = "h100-sxm") -> str:
+    """The line on counted operations of a step of 10 ms."""
+    on_card = replace(RUN.effects, device="cuda:0", dtype="float32", tf32=False)
+    flops = Flops(per_step=sum(each for _, each in by_dtype), by_dtype=by_dtype)
+    run = replace(RUN, step_ms=10.0, effects=on_card, flops=flops)
+    lines = diagnose([run, run], profile=profiles.by_name(card)).evidence
+    (line,) = (line for line in lines if line.startswith("Matrix products"))
+    return line
+
+
+@pytest.mark.parametrize(
+    ("by_dtype", "card", "words"),
+    [
+        ((("tf32", 956e9),), "h100-sxm", "95.6 TFLOP/s, waits included: 19 % of what"),
+        ((("tf32", 495e9), ("float32", 67e9)), "h100-sxm", "20 % of what"),
+        ((("tf32", 495e9), ("float32", 67e9)), "h100-sxm", "(495 at tf32 and 67 at float32)"),
+        ((("tf32", 81e9),), "t4", "at tf32"),
+        ((("bfloat16", 1e9),), "h100-sxm", "less than 1 % of what"),
+        ((("float64", 1e9),), "h100-sxm", "0.1 TFLOP/s, waits included."),
+    ],
+)
+def test_operations_are_held_against_the_rate_of_their_own_dtype(by_dtype, card, words) -> None:
+    """Convolutions run in TF32 by default, products of matrices do not; no share passes 1."""
+    assert words in achieved(*by_dtype, card=card)
+
+
+def test_lines_that_cost_nothing_are_no_evidence() -> None:
+    """A wait of a thousandth of the time explains no rate."""
+    points = (
+        SyncPoint(site="train.py:83", call="item", per_step=1 / 13, ms=65.0),
+        SyncPoint(site="train.py:90", call="cpu", per_step=0.05, ms=0.2),
+    )
+    text = " ".join(found(replace(RUN, syncs=points, step_ms=20.0)).evidence)
+    assert "once in 13 steps" in text
+    assert "train.py:90" not in text
 
 
 def test_padding_suggests_buckets_and_reads_of_tensors_have_their_lines() -> None:
