@@ -5,13 +5,17 @@ import difflib
 import importlib
 import io
 import os
+import shlex
 import shutil
 import sys
 import traceback
 from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn
 
 from advisor import __version__
+from advisor.commands import mistakes
+from advisor.config.argv import starts_another
 from advisor.errors import AdvisorError, InterruptedByUserError, UsageError
 
 COMMANDS = {
@@ -37,6 +41,12 @@ def module_of(name: str) -> Any:
 
 class _Parser(argparse.ArgumentParser):
     """Parser whose refusals are errors of one sentence."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            self.error(mistakes.unknown_words(self, unknown))
+        return found
 
     def error(self, message: str) -> NoReturn:
         msg = f"{message}. `{self.prog} --help` lists the options."
@@ -111,20 +121,50 @@ def dispatch(argv: list[str]) -> int:
         return 0
     name, *rest = argv
     if name not in COMMANDS:
-        near = difflib.get_close_matches(name, COMMANDS, n=1)
-        hint = (
-            f" Did you mean {near[0]!r}?" if near else " `gpu-advisor --help` lists them."
-        )
-        msg = f"gpu-advisor has no command {name!r}.{hint}"
-        raise UsageError(msg)
+        raise UsageError(_no_such_command(name, argv))
     command = None
     if "--" in rest:
         cut = rest.index("--")
         rest, command = rest[:cut], rest[cut + 1 :]
-    args = build_parser(name).parse_args(rest)
+    parser = build_parser(name)
+    call = mistakes.Typed(
+        name=name,
+        words=tuple(rest),
+        command=tuple(command or ()),
+        cwd=Path.cwd(),
+        environ=os.environ,
+        options={
+            flag: each.nargs
+            for each in parser._actions  # noqa: SLF001  argparse has no public list
+            for flag in each.option_strings
+        },
+    )
+    if command == []:
+        msg = "Nothing stands after `--`. Put your own command there: `-- python train.py`."
+        raise UsageError(msg)
+    if command is None and name not in WITHOUT_COMMAND:
+        mistakes.refuse([mistakes.without_separator(call)])
+    args = parser.parse_args(rest)
     args.words = rest
+    mistakes.check_words(call)
+    mistakes.check_configs(getattr(args, "configs", ()), call)
     code: int = module_of(name).run(args, command)
     return code
+
+
+def _no_such_command(name: str, argv: list[str]) -> str:
+    """Sentence on a first word that is no subcommand: a typing error, or none was named."""
+    near = difflib.get_close_matches(name, COMMANDS, n=1)
+    if near:
+        return f"gpu-advisor has no command {name!r}. Did you mean {near[0]!r}?"
+    named = next((word for word in argv if word in COMMANDS), None)
+    if name.startswith("-") and named:
+        words = [named, *argv[: argv.index(named)], *argv[argv.index(named) + 1 :]]
+        return f"The command stands first: `gpu-advisor {shlex.join(words)}`."
+    if Path(name).exists() or "--" in argv or starts_another(name):
+        own = ["--", *argv] if starts_another(name) else argv
+        return f"Say what to do with it: `gpu-advisor optimize {shlex.join(own)}`."
+    return f"gpu-advisor has no command {name!r}. `gpu-advisor --help` lists them."
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -189,7 +189,10 @@ def parse_constraint(text: str) -> Constraint:
     match = _BOUND.fullmatch(text)
     metric = METRICS.get(match[1]) if match else None
     if match is None or metric is None:
-        msg = f"{text!r} is no constraint; write NAME<=NUMBERUNIT with one of {', '.join(METRICS)}"
+        msg = (
+            f"{text!r} is no constraint; write a bound such as 'memory<=7GiB', on "
+            f"{', '.join(METRICS)}"
+        )
         raise ValueError(msg)
     written = match[4] or next(iter(metric.units))
     if written not in metric.units:

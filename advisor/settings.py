@@ -25,8 +25,11 @@ from advisor.objective import OBJECTIVES, parse_constraint
 
 _NUMBER = r"(\d+(?:\.\d+)?)"
 _DURATION = re.compile(
-    rf"\s*(?:{_NUMBER}\s*h)?\s*(?:{_NUMBER}\s*m)?\s*(?:{_NUMBER}\s*s)?\s*", re.IGNORECASE
+    rf"\s*(?:{_NUMBER}\s*(?:h|hr|hrs|hours?))?\s*(?:{_NUMBER}\s*(?:m|mins?|minutes?))?"
+    rf"\s*(?:{_NUMBER}\s*(?:s|secs?|seconds?))?\s*",
+    re.IGNORECASE,
 )
+"""`90s`, `5min`, `1 hour 5 minutes`."""
 
 
 def parse_duration_s(text: str | float) -> float:

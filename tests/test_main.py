@@ -63,9 +63,9 @@ def test_a_misspelled_command_names_the_near_one() -> None:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("optimize c.json python train.py", "[-- COMMAND ...]"),
+        ("optimize c.json python train.py", "needs `--` before it"),
         ("optimize --bugdet 4m config.json", "unrecognized arguments: --bugdet"),
-        ("gate --basse main", "unrecognized arguments: --basse main"),
+        ("gate --basse main", "unrecognized arguments: --basse (did you mean --base-ref?)"),
     ],
 )
 def test_unknown_words_are_named_with_the_usage(tmp_path, line, expected) -> None:

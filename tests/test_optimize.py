@@ -128,7 +128,6 @@ REFUSED: dict[str, tuple[int, str, tuple[str, ...]]] = {
     "a config that does not parse": (12, "line", ("bad.yaml", "--", "sh", "x", "bad.yaml")),
     "a read-only config": (13, "read-only", ("locked.yaml", "--", "sh", "x", "locked.yaml")),
     "no command": (16, "gpu-advisor optimize infer.yaml -- python YOUR_SCRIPT.py", ("infer.yaml",)),
-    "a command without the config": (16, "never names", ("infer.yaml", "--", PYTHON, "x.py")),
     "a program that is not there": (16, "'pyhton' is not in PATH", ("--", "pyhton", "lines.py")),
     "a script that is not there": (16, "gone.py does not exist", ("--", PYTHON, "-u", "gone.py")),
     "a card that is not known": (19, "rtx-1", ("--target", "rtx-1", "--", "sh", "lines.py")),

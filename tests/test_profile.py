@@ -193,7 +193,7 @@ def test_a_failure_has_its_own_code_and_the_object_is_printed_all_the_same(profi
     [
         ((), CommandMissingError.exit_code, "restore, plain"),
         (("--workload", "nobody"), SettingsError.exit_code, "restore, plain"),
-        (("infer.yaml", "--", "python", "x.py"), CommandMissingError.exit_code, "never names"),
+        (("infer.yaml", "--", "python", "x.py"), CommandMissingError.exit_code, "does not exist"),
         (("--window", "soon", "--", "true"), UsageError.exit_code, "--window"),
     ],
 )

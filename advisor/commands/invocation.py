@@ -5,6 +5,7 @@ import contextlib
 import functools
 import json
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
-from advisor import config as documents, errors, knobs, settings
+from advisor import config as documents, errors, files, knobs, settings
 from advisor.config import originals
 from advisor.config.argv import first_own_word
 from advisor.config.document import SUFFIXES
@@ -40,6 +41,18 @@ def argument(parse: Callable[[str], Any]) -> Callable[[str], Any]:
     return parsed
 
 
+BARE_SECONDS = 60
+"""A bare number below is asked about: it may mean minutes, and no trial fits so few seconds."""
+
+
+def parse_budget_s(text: str) -> float:
+    """Seconds of a budget; few without a unit are refused. Raises ValueError."""
+    if re.fullmatch(r"\d+(\.\d+)?", text) and 0 < float(text) < BARE_SECONDS:
+        msg = f"{text} has no unit; write {text}m for minutes, or {text}s for seconds"
+        raise ValueError(msg)
+    return settings.parse_duration_s(text)
+
+
 FLAGS: dict[str, dict[str, Any]] = {
     "configs": {
         "type": Path,
@@ -50,7 +63,7 @@ FLAGS: dict[str, dict[str, Any]] = {
     },
     "--workload": {"metavar": "NAME", "help": "entry of gpu-advisor.toml to run"},
     "--budget": {
-        "type": argument(settings.parse_duration_s),
+        "type": argument(parse_budget_s),
         "metavar": "TIME",
         "help": "time to spend: 90s, 10m (default)",
     },
@@ -154,7 +167,7 @@ def resolve(
     `with_options`: without a config the program starts, to parse its arguments.
     """
     for path in paths:
-        if path.suffix.lower() not in SUFFIXES and not path.exists():
+        if path.suffix.lower() not in SUFFIXES and not (path.exists() or files.near(path)):
             msg = f"{path} is no config. A command stands after `--`: CONFIG [-- COMMAND ...]."
             raise errors.UsageError(msg)
     found = settings.load(settings.find(paths[0].parent if paths else Path()))
@@ -235,7 +248,8 @@ def split(command: str, paths: Sequence[Path], cwd: Path) -> tuple[str, ...]:
 def why_not_taken(argv: Sequence[str], config: documents.Document, cwd: Path) -> str | None:
     """Reason why a changed `config` would not be read.
 
-    Under an overlay a Python config may be imported instead; trials show if it is.
+    Under an overlay it stands in the config's place, whatever reads it: a path in the code, a
+    makefile, a script. Trials show if the program follows it.
     """
     name, real = config.name, os.path.realpath(config.name)
     parts = [part for word in argv for part in (word, word.partition("=")[2]) if part]
@@ -244,12 +258,12 @@ def why_not_taken(argv: Sequence[str], config: documents.Document, cwd: Path) ->
         for part in parts
     ):
         return None
-    if config.format == "python" and detect_isolation(str(cwd)).kind == "overlay":
+    if detect_isolation(str(cwd)).kind == "overlay":
         return None
     return (
-        f"The command never names {config.name}, so a changed copy could not be passed to it: "
-        f"`{shlex.join(argv)}`. Write {{config}} or the path where the program takes it; "
-        "or leave the config out, and the program's own options are tuned."
+        f"The command never names {config.name}, and without an overlay no changed copy can "
+        f"stand in its place: `{shlex.join(argv)}`. Write {{config}} or the path where the "
+        "program takes it; or leave the config out, and the program's own options are tuned."
     )
 
 

@@ -15,7 +15,6 @@ from advisor.objective import METRICS
 from advisor.report import bottleneck, verdict
 from advisor.report.bottleneck import diagnose, member, ranged, typical
 from advisor.report.schema import Bottleneck
-from advisor.settings import parse_duration_s
 from advisor.tuner.state import CEILINGS_S
 
 RUNS = 2
@@ -47,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     invocation.add_flags(parser, "configs")
     parser.add_argument(
         "--whole",
-        type=invocation.argument(parse_duration_s),
+        type=invocation.argument(invocation.parse_budget_s),
         metavar="TIME",
         help="one run to its own end, or for TIME: start, epochs, validation, saving, pauses",
     )

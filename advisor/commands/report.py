@@ -9,7 +9,13 @@ from advisor.report import writing
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("report", type=Path, help="a report.json written by `optimize`")
+    parser.add_argument(
+        "report",
+        type=Path,
+        nargs="?",
+        default=Path("report.json"),
+        help="a report.json written by `optimize`, or its folder (default: report.json)",
+    )
     parser.add_argument(
         "--html",
         action="store_true",
@@ -24,7 +30,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     invocation.add_flags(parser, "--overwrite")
 
 
+def record_of(named: Path) -> Path:
+    """The report.json that is meant: itself, in a folder, or beside its rendered pages."""
+    beside = named.with_suffix(".json")
+    if named.is_dir():
+        return named / "report.json"
+    return beside if named.suffix in {".md", ".html"} and beside.exists() else named
+
+
 def run(args: argparse.Namespace, _command: list[str] | None) -> int:
+    args.report = record_of(args.report)
     place: Path = args.output or args.report.with_suffix(".html" if args.html else ".md")
     report = writing.load(args.report)
     claimed = writing.claim(

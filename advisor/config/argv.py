@@ -116,6 +116,12 @@ def _option_of(typed: str, spellings: Mapping[str, tuple[str, bool]]) -> tuple[s
     return begin_so.pop()
 
 
+def starts_another(word: str) -> bool:
+    """True for an interpreter or launcher: the program stands behind it."""
+    name = PurePath(word).name
+    return name in _LAUNCHERS or _INTERPRETER.fullmatch(name) is not None
+
+
 def first_own_word(words: Sequence[str]) -> int:
     """Index of the first program argument.
 
@@ -123,9 +129,7 @@ def first_own_word(words: Sequence[str]) -> int:
     is no option. A command without a program has no argument.
     """
     names = [PurePath(word).name for word in words]
-    starts = [
-        name in _LAUNCHERS or _INTERPRETER.fullmatch(name) is not None for name in names
-    ]
+    starts = list(map(starts_another, words))
     if not starts or not starts[0]:
         return min(1, len(words))
     interpreted = False

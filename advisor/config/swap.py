@@ -27,7 +27,8 @@ def read_bytes(path: Path) -> bytes:
     try:
         return files.read_whole(path, MAX_BYTES)
     except FileNotFoundError as problem:
-        msg = f"{path} is not there. Check the name, or call from the folder it is in."
+        hint = files.near(path) or "Check the name, or call from the folder it is in."
+        msg = f"{path} is not there. {hint}"
         raise errors.ConfigMissingError(msg) from problem
     except (OSError, ValueError) as problem:
         reason = getattr(problem, "strerror", None) or str(problem)

@@ -1,6 +1,7 @@
 """Bounded, non-blocking reads that follow no link out of a folder."""
 
 import contextlib
+import difflib
 import errno
 import os
 import secrets
@@ -34,6 +35,26 @@ def read_whole(path: Path, limit_bytes: int = MAX_BYTES) -> bytes:
         )
         raise OSError(errno.EFBIG, f"is {size:.1f} MiB; {limit}")
     return content
+
+
+NEAR = 0.7
+"""Least likeness of a name that is offered in place of another, from 0 to 1 (difflib's)."""
+MOST_FOLDERS = 50
+"""Folders in which a file of a near name is looked for."""
+
+
+def near(path: Path) -> str:
+    """Sentence that offers a file of a near name, beside `path` or one folder below."""
+    places: dict[str, Path] = {}
+    with contextlib.suppress(OSError):
+        folders = [e for e in sorted(path.parent.iterdir()) if e.is_dir()][:MOST_FOLDERS]
+        for folder in (path.parent, *(e for e in folders if e.name[:1] != ".")):
+            with contextlib.suppress(OSError):
+                for each in folder.iterdir():
+                    if each.is_file() and each.name[:1] != ".":
+                        places.setdefault(each.name, each)
+    found = difflib.get_close_matches(path.name, places, n=1, cutoff=NEAR)
+    return f"Did you mean {places[found[0]]}?" if found else ""
 
 
 ALONE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

@@ -129,13 +129,18 @@ def read(path: Path, kind: type[Record], name: str) -> Record:
     """Read a record of ours, called `name`. Raises ReportError."""
     try:
         return kind.model_validate_json(files.read_whole(path))
+    except FileNotFoundError:
+        hint = files.near(path) or f"`optimize` writes a {name}; name that one."
+        msg = f"{path} is not there. {hint}"
+        raise ReportError(msg) from None
     except OSError as problem:
         why = str(problem)
     except ValidationError as problem:
         first = problem.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the file"
         why = f"{where}: {first['msg']} (found {first['input']!r:.80})"
-    msg = f"{path} is no {name} that this gpu-advisor can read: {why}."
+    unreadable = f"{path} is no {name} that this gpu-advisor can read ({why})"
+    msg = f"{unreadable}. Name a {name} of `optimize`."
     raise ReportError(msg)
 
 

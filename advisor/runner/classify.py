@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from advisor import numbers
 from advisor.model import Failure, Trial
 from advisor.probe.env_propagation import isolating
 from advisor.runner.monitor import TrialExit
@@ -103,6 +104,39 @@ NO_CUDA = _row(
     r"Torch not compiled with CUDA enabled|Found no NVIDIA driver|No CUDA GPUs are available",
     next_step="Ask `gpu-advisor doctor` why torch sees no GPU, or let the program use the CPU.",
 )
+
+NOT_ALONE = (
+    _row(
+        "crash-start",
+        r"^EOFError: EOF when reading a line",
+        next_step="It asks for input, and a trial has no keyboard: take the answer from an option "
+        "or the config.",
+    ),
+    _row(
+        "crash-start",
+        r"Inappropriate ioctl for device",
+        r"^(?:_curses|termios|curses)\.error\b",
+        r"(?i:the input device is not a TTY|must be run (?:in|from) a terminal)",
+        next_step="It needs a terminal, which a trial does not have: switch its display off.",
+    ),
+    _row(
+        "crash-start",
+        r"name 'get_ipython' is not defined",
+        r"No module named '(?:google\.colab|IPython)'",
+        next_step="Its code is that of a notebook: leave out what only a notebook has.",
+    ),
+    _row(
+        "crash-import",
+        r"attempted relative import with no known parent package",
+        next_step="Start it as a module of its package: python -m PACKAGE.MODULE.",
+    ),
+    _row(
+        "crash-import",
+        r"No module named 'torch'",
+        next_step="The interpreter has no torch: write the path of the one of your environment.",
+    ),
+)
+"""Habits of interactive work that a trial cannot serve, each with its remedy."""
 
 CONFIG = _row(
     "config-rejected",
@@ -328,6 +362,13 @@ CHECKS = (_ended_by_us, _guarded, _died, _lost_work, _not_finite)
 
 def _nothing_measured(trial: Trial, ending: TrialExit) -> Failure:
     ended = f"ended with exit code {ending.exit_code} after {ending.wall_s:.1f} s"
+    if ending.left_behind and not ending.steps:
+        return failed(
+            "no-steps",
+            f"{ended}, while {numbers.many(ending.left_behind, 'process')} that it had started "
+            "went on in the background",
+            "Keep it in the foreground: without `&`, nohup, a daemon or a terminal multiplexer.",
+        )
     steps = f"steps seen: {ending.steps}"
     if ending.aside:
         return failed(
@@ -392,7 +433,8 @@ def _cause(
         or (
             None
             if stepped
-            else _matched((NO_CUDA,), searched) or _rejected(trial, ending, raised)
+            else _matched((NO_CUDA, *NOT_ALONE), searched)
+            or _rejected(trial, ending, raised)
         )
     )
     if found is not None:

@@ -70,6 +70,8 @@ class TrialExit:
     count: Tally = field(default_factory=Tally)
     printed: Printed = field(default_factory=Printed)
     """What was looked for in the whole output, of which `stdout` and `stderr` are the ends."""
+    left_behind: int = 0
+    """Processes of the command that still ran when it had ended by itself."""
 
     @property
     def wall_s(self) -> float:
@@ -129,6 +131,7 @@ class Monitor:
             self._launched.wait(EXIT_S)
         stacks = self._stacks() if end in {"hang", "start-limit"} else ""
         launched = self._launched
+        left_behind = _children(launched.supervisor_pid) if end == "exited" else 0
         if end in {"exited", "not-started"}:  # its last words may still arrive
             launched.stop()
         # nothing counts that a program ended by us says or raises from here on
@@ -152,6 +155,7 @@ class Monitor:
             stacks=stacks,
             oom=oom_kills() - self._oom_before,
             count=self._tally,
+            left_behind=left_behind,
         )
 
     def _end(self, now: float) -> End | None:
@@ -233,6 +237,14 @@ class Monitor:
         steps = max((process.steps for process in self._processes), default=0)
         state = f"steps: {steps}" if steps else "starting"
         self._say(f"{state}, {now - self._launched.started:.0f} s")
+
+
+def _children(supervisor_pid: int) -> int:
+    """Living processes that the supervisor adopted."""
+    with contextlib.suppress(psutil.Error):
+        below = psutil.Process(supervisor_pid).children(recursive=True)
+        return sum(_alive(each.pid) for each in below)
+    return 0
 
 
 def _alive(pid: int) -> bool:

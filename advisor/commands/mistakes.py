@@ -1,0 +1,457 @@
+"""Mistakes in what was typed, each answered by what to write instead.
+
+Every check reads: words, file names and the text of the program's script. None starts the
+program, so an answer comes before any trial. A check speaks only where the call cannot work
+as typed: what may be meant stays with the program.
+"""
+
+import argparse
+import ast
+import contextlib
+import difflib
+import itertools
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
+
+from advisor import errors
+from advisor.config.argv import first_own_word, starts_another
+from advisor.config.document import SUFFIXES
+
+VARIABLE = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
+SHELL_WORDS = {"cd", "source", ".", "export", "conda activate", "alias", "ulimit", "set"}
+"""Words that only a shell knows: no program of that name exists, or it would change nothing."""
+ELSEWHERE = {
+    "sbatch": "--engine slurm runs the trials on the cluster",
+    "qsub": "",
+    "bsub": "",
+    "screen": "",
+    "tmux": "",
+    "systemd-run": "",
+    "at": "",
+    "batch": "",
+}
+"""Programs that start another outside of the trial and return at once, with a better way."""
+NOTEBOOKS = {"jupyter", "jupyter-nbconvert", "jupyter-run", "papermill", "ipython"}
+NOTEBOOK = ".ipynb"
+DECLARED = re.compile(r"add_argument\(|@click\.|typer\.|DEFINE_\w+\(|\bgetopt\(|\bargv\b")
+"""Ways to declare options in the program's own sources."""
+ELSEWHERE_DECLARED = re.compile(
+    r"\b(HfArgumentParser|LightningCLI|hydra|fire|tyro|jsonargparse|draccus|simple_parsing"
+    r"|OmegaConf|docopt|parse_known_args)\b"
+)
+"""Libraries that make options of classes, which may lie in any package."""
+NOT_SOURCES = {"site-packages", "node_modules", "__pycache__", "venv", "env"}
+MOST_SOURCES = 400
+"""Python files that are read beside a script; large projects have more, and need no answer."""
+FIND_TORCH = "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"
+FIND_LIMIT_S = 10.0
+"""Longest wait for an interpreter to say whether it has torch; a slow disk needs seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Typed:
+    """A call as it was typed: words of ours, then the user's command."""
+
+    name: str
+    """Subcommand."""
+    words: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    cwd: Path
+    environ: Mapping[str, str]
+    options: Mapping[str, int | str | None]
+    """Options of the subcommand, with the number of their values (argparse's `nargs`)."""
+
+    def with_command(self, *command: str, words: Sequence[str] | None = None) -> str:
+        """The whole call with another command, in code quotes."""
+        own = self.words if words is None else words
+        return f"`{shlex.join(('gpu-advisor', self.name, *own, '--', *command))}`"
+
+    @property
+    def script(self) -> Path | None:
+        """Python file that the command runs by its path."""
+        at = first_own_word(self.command) - 1
+        if at < 0 or (at and self.command[at - 1] in {"-m", "--module", "-c"}):
+            return None
+        place = self.cwd / self.command[at]
+        return place if place.suffix == ".py" and place.is_file() else None
+
+
+# -- the line ----------------------------------------------------------------------------
+
+
+def without_separator(call: Typed) -> str:
+    """A program among the configs: `--` is missing before it."""
+    for at in _positions(call):
+        word = call.words[at]
+        by_path = os.sep in word and _is_program(call.cwd / word)
+        by_name = (
+            at > 0 and PurePath(word).suffix.lower() not in SUFFIXES and shutil.which(word)
+        )
+        if starts_another(word) or by_path or by_name:
+            own, command = call.words[:at], call.words[at:]
+            right = call.with_command(*command, words=own)
+            return f"The command needs `--` before it: {right}."
+    return ""
+
+
+def _positions(call: Typed) -> Iterator[int]:
+    """Places of words that are no option and no option's value."""
+    values: int | str | None = 0
+    for at, word in enumerate(call.words):
+        if word.startswith("-"):
+            values = 0 if "=" in word else call.options.get(word, 0)
+        elif values == 0:
+            yield at
+        elif values not in ("+", "*"):
+            values = 0
+
+
+def _is_program(path: Path) -> bool:
+    suffix = path.suffix.lower()
+    return path.is_file() and suffix not in SUFFIXES and os.access(path, os.X_OK)
+
+
+# -- the command's words -----------------------------------------------------------------
+
+
+def twice_separated(call: Typed) -> str:
+    if call.command[0] != "--":
+        return ""
+    return f"`--` stands twice. Write {call.with_command(*call.command[1:])}."
+
+
+def quoted(call: Typed) -> str:
+    """A whole command in quotes is one word, and no program has that name."""
+    word = call.command[0]
+    if len(call.command) > 1 or not re.search(r"\s", word) or (call.cwd / word).exists():
+        return ""
+    word = word.rstrip("& ")  # in the background it would end at once
+    with contextlib.suppress(ValueError):
+        if re.search(r"&&|\|\||[;|<>`]|\$\(", word):
+            right = call.with_command("bash", "-c", word)
+            return f"The command stands in quotes and needs a shell. Write {right}."
+        right = call.with_command(*shlex.split(word))
+        return f"The command stands in quotes, as one word. Write {right}."
+    return ""
+
+
+def variables_first(call: Typed) -> str:
+    """`VAR=1 python ...` is a shell's way to write; `env` does the same."""
+    if not VARIABLE.fullmatch(call.command[0]):
+        return ""
+    right = call.with_command("env", *call.command)
+    return f"`{call.command[0]}` is a variable and no program. Write {right}."
+
+
+def word_of_a_shell(call: Typed) -> str:
+    first, *rest = call.command
+    if first not in SHELL_WORDS and " ".join((first, *rest[:1])) not in SHELL_WORDS:
+        return ""
+    right = call.with_command("bash", "-c", f"{shlex.join(call.command)} && YOUR COMMAND")
+    return f"`{first}` is a word of the shell and no program. Write {right}."
+
+
+def background(call: Typed) -> str:
+    """A command that goes on in the background ends at once for whoever waits."""
+    last = call.command[-1]
+    if not re.search(r"(?<![&>])&\s*$", last):
+        return ""
+    kept = (*call.command[:-1], last.rstrip("& "))
+    right = call.with_command(*filter(None, kept))
+    return f"The command ends in `&` and would go on in the background. Write {right}."
+
+
+def sent_elsewhere(call: Typed) -> str:
+    name = PurePath(call.command[0]).name
+    detached = name in {"docker", "podman"} and {"-d", "--detach"} & set(call.command)
+    if name not in ELSEWHERE and not detached:
+        return ""
+    way = ELSEWHERE.get(name) or "name the program itself after `--`"
+    return f"`{name}` starts the program elsewhere and returns at once; {way}."
+
+
+def notebook(call: Typed) -> str:
+    found = next((word for word in call.command if word.endswith(NOTEBOOK)), None)
+    if found is None:
+        return ""
+    script = PurePath(found).with_suffix(".py").name
+    return (
+        f"{found} is a notebook, and a trial needs a program. Write `jupyter nbconvert --to "
+        f"script {shlex.quote(found)}`, then {call.with_command('python', script)}."
+    )
+
+
+def file_as_program(call: Typed) -> str:
+    """A script of the folder without the word that starts it."""
+    first, *rest = call.command
+    place = call.cwd / first
+    if not place.is_file() or shutil.which(first, path=call.environ.get("PATH")):
+        return ""
+    if place.suffix == ".py" and not os.access(place, os.X_OK):
+        return (
+            f"{first} is a Python file. Write {call.with_command('python', *call.command)}."
+        )
+    if place.suffix in {".sh", ".bash"} and not os.access(place, os.X_OK):
+        return f"{first} is a script. Write {call.with_command('bash', *call.command)}."
+    if os.sep not in first and os.access(place, os.X_OK):
+        right = call.with_command(f"./{first}", *rest)
+        return f"{first} lies here and is not in PATH. Write {right}."
+    return ""
+
+
+def itself(call: Typed) -> str:
+    if PurePath(call.command[0]).name != "gpu-advisor":
+        return ""
+    return "The command is gpu-advisor itself. Name your own program after `--`."
+
+
+# -- the program -------------------------------------------------------------------------
+
+
+def options_behind(call: Typed) -> str:
+    """An option of ours behind `--`, in a program that has none of that name.
+
+    Refused only where all of the program's options are seen in the sources beside the script
+    and none is called so: a program may well have a `--budget` of its own.
+    """
+    script = call.script
+    start = first_own_word(call.command)
+    ours = [
+        at
+        for at, word in enumerate(call.command[start:], start)
+        if word.partition("=")[0] in call.options.keys() - {"--help", "-h"}
+    ]
+    if script is None or not ours:
+        return ""
+    at = ours[0]
+    flag, equals, _ = call.command[at].partition("=")
+    sources = _sources(script.parent)
+    speaks_of_it = re.search(flag.lstrip("-").replace("-", "[-_]"), sources)
+    is_whole = DECLARED.search(sources) or "torch" in _imported(script)
+    if speaks_of_it or ELSEWHERE_DECLARED.search(sources) or not is_whole:
+        return ""
+    end = at + (1 if equals or call.options[flag] == 0 else 2)
+    words = (*call.words, *call.command[at:end])
+    right = call.with_command(*call.command[:at], *call.command[end:], words=words)
+    return f"{flag} is an option of gpu-advisor and stands before `--`: {right}."
+
+
+def _sources(folder: Path) -> str:
+    """Text of the Python files in `folder` and below; those beyond a bound are left out."""
+    texts: list[str] = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = [n for n in folders if n[:1] != "." and n not in NOT_SOURCES]
+        for name in names:
+            if name.endswith(".py") and len(texts) < MOST_SOURCES:
+                with contextlib.suppress(OSError):
+                    texts.append(Path(place, name).read_text("utf-8", errors="replace"))
+        if len(texts) >= MOST_SOURCES:
+            break
+    return "\n".join(texts)
+
+
+def _imported(script: Path) -> set[str]:
+    """Packages that `script` imports whatever happens."""
+    names = set()
+    for each in _body(script):
+        if isinstance(each, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in each.names}
+        elif isinstance(each, ast.ImportFrom) and not each.level:
+            names.add((each.module or "").partition(".")[0])
+    return names
+
+
+def relative_import(call: Typed) -> str:
+    """A module of a package that is started as a file finds no package."""
+    script = call.script
+    relative = (
+        each.level
+        for each in _body(script)
+        if isinstance(each, ast.ImportFrom) and each.level
+    )
+    level = next(relative, 0)
+    if script is None or not level:
+        return ""
+    here = Path(os.path.realpath(call.cwd))
+    real = Path(os.path.realpath(script))
+    if not real.is_relative_to(here) or len(real.relative_to(here).parts) <= level:
+        said = f"{script.name} imports relative to its package"
+        return f"{said}. Start it from the folder above, by `python -m`."
+    module = ".".join(real.relative_to(here).with_suffix("").parts)
+    at = first_own_word(call.command) - 1
+    right = call.with_command(*call.command[:at], "-m", module, *call.command[at + 1 :])
+    return f"{call.command[at]} imports relative to its package. Write {right}."
+
+
+def asks(call: Typed) -> str:
+    """`input()` on the way that every run takes: a trial has no keyboard."""
+    body = list(_body(call.script))
+    functions = {each.name: each for each in body if isinstance(each, ast.FunctionDef)}
+    seen: set[str] = set()
+    todo = list(body)
+    while todo:
+        statement = todo.pop(0)
+        if isinstance(statement, ast.With):
+            todo += statement.body
+            continue
+        if not isinstance(statement, ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign):
+            continue
+        names = [
+            each.func.id
+            for each in ast.walk(statement)
+            if isinstance(each, ast.Call) and isinstance(each.func, ast.Name)
+        ]
+        if "input" in names and "input" not in functions:
+            asked = f"Line {statement.lineno} of {call.script} asks by input()"
+            return f"{asked}, and a trial has no keyboard. Take it from an option or the config."
+        for name in functions.keys() & set(names) - seen:
+            seen.add(name)
+            todo += functions[name].body
+    return ""
+
+
+def without_torch(call: Typed) -> str:
+    """An interpreter that cannot import what the script imports first of all."""
+    script, first = call.script, call.command[0]
+    if script is None or not re.fullmatch(r"python[\d.]*", PurePath(first).name):
+        return ""
+    python = shutil.which(str(call.cwd / first) if os.sep in first else first,
+        path=call.environ.get("PATH"))  # fmt: skip
+    if "torch" not in _imported(script) or python is None:
+        return ""
+    try:
+        done = subprocess.run(
+            [python, "-c", FIND_TORCH], cwd=script.parent, env=dict(call.environ),
+            capture_output=True, check=False, timeout=FIND_LIMIT_S,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    if done.returncode != 1 or done.stderr:
+        return ""
+    near = _environments(call, python)
+    right = call.with_command(
+        near or "/path/to/your/environment/bin/python", *call.command[1:]
+    )
+    return f"{python} has no torch, which {script.name} imports. Write {right}."
+
+
+def _environments(call: Typed, python: str) -> str | None:
+    """An interpreter of an environment here, as the user may have meant it."""
+    folders = [call.environ.get("VIRTUAL_ENV"), call.environ.get("CONDA_PREFIX")]
+    folders += [str(call.cwd / name) for name in (".venv", "venv", "env")]
+    for folder in filter(None, folders):
+        found = os.path.join(folder, "bin", "python")  # noqa: PTH118  links stay links
+        if os.access(found, os.X_OK) and found != python:
+            return found
+    return None
+
+
+def _body(script: Path | None) -> Iterator[ast.stmt]:
+    """Statements that every run of `script` as a program reaches at its top."""
+    if script is None:
+        return
+    try:
+        tree = ast.parse(script.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return
+    for each in tree.body:
+        yield each
+        if isinstance(each, ast.If) and "__main__" in ast.dump(each.test):
+            yield from each.body
+
+
+Check = Callable[[Typed], str]
+WORDS: tuple[Check, ...] = (
+    twice_separated,
+    quoted,
+    variables_first,
+    background,
+    word_of_a_shell,
+    sent_elsewhere,
+    notebook,
+    file_as_program,
+    itself,
+)
+PROGRAM: tuple[Check, ...] = (options_behind, relative_import, asks, without_torch)
+"""Checks in the order in which they are made; the first that speaks is the answer."""
+
+
+def refuse(answers: Iterable[str]) -> None:
+    """Raise UsageError with the first answer that says something."""
+    if answer := next(filter(None, answers), ""):
+        raise errors.UsageError(answer)
+
+
+# -- files -------------------------------------------------------------------------------
+
+
+def named_twice(paths: Sequence[Path], call: Typed) -> str:
+    by_file: dict[str, Path] = {}
+    for path in paths:
+        first = by_file.setdefault(os.path.realpath(path), path)
+        if first is not path:
+            beside = "" if first == path else f", also as {first}"
+            words = list(call.words)
+            words.reverse()
+            words.remove(str(path))
+            words.reverse()
+            once = shlex.join(("gpu-advisor", call.name, *words))
+            return f"{path} is named twice{beside}. Write `{once} ...`."
+    return ""
+
+
+def program_as_config(paths: Sequence[Path], call: Typed) -> str:
+    """The script of the command, named where a config stands."""
+    script = call.script
+    for path in paths:
+        if script is not None and os.path.realpath(path) == os.path.realpath(script):
+            words = [word for word in call.words if word != str(path)]
+            right = call.with_command(*call.command, words=words)
+            return f"{path} is the program and no config. Leave it out: {right}."
+    return ""
+
+
+def unknown_words(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:
+    """`no option --bugdet; did you mean --budget?`, for words that argparse left over."""
+    flags = [flag for action in parser._actions for flag in action.option_strings]  # noqa: SLF001
+    said = []
+    for word in words:
+        flag = word.partition("=")[0]
+        if flag.startswith("--config"):
+            return f"Configs are named without an option. Leave {flag} out"
+        if flag.startswith("-"):
+            near = difflib.get_close_matches(flag, flags, n=1)
+            said.append(f"{flag} (did you mean {near[0]}?)" if near else flag)
+    return f"unrecognized arguments: {' '.join(said or words)}"
+
+
+MEASURE = ("optimize", "compare", "profile", "predict")
+"""Subcommands that start the program where they are called."""
+SEPARATES = "--vs"
+"""Word between two commands of `compare`."""
+
+
+def check_words(call: Typed) -> None:
+    """Answer mistakes that stand in the line alone. Raises UsageError."""
+    if call.command:
+        blocks = itertools.groupby(call.command, key=lambda word: word == SEPARATES)
+        commands = [tuple(block) for is_separator, block in blocks if not is_separator]
+        each = [replace(call, command=block) for block in commands]
+        refuse(check(one) for one in each for check in WORDS)
+        elsewhere = any(word.startswith("--engine") for word in call.words)
+        if call.name in MEASURE and not elsewhere:
+            refuse(check(one) for one in each for check in PROGRAM)
+
+
+def check_configs(paths: Sequence[Path], call: Typed) -> None:
+    """Answer mistakes in the configs' names. Raises UsageError."""
+    if call.name in MEASURE:
+        refuse([program_as_config(paths, call)])
+    if call.name in ("optimize", "profile", "predict", "revert"):  # compare: A against A
+        refuse([named_twice(paths, call)])
