@@ -19,6 +19,9 @@ APART_S = 0.001
 """Marks closer than this add nothing."""
 RARELY_S = 0.02
 """Marks are so far apart while steps are only counted."""
+ANCHOR_S = 1.0
+"""Torch tells the time between two events as float32 milliseconds: an hour apart they are exact
+to 0.25 ms, and a second apart to 0.1 us. So the event that others are timed from moves on."""
 COMPARED = 8
 """Times that both clocks are read together."""
 GIB = 1024.0**3
@@ -31,7 +34,7 @@ class DeviceClock:
     def __init__(self, session: Session, card: int) -> None:
         self._session = session
         self._cuda = session.torch.cuda
-        self._card = card
+        self.card = card
         self._stream = self._cuda.current_stream(card)
         """Stream of the model, whose work is timed."""
         self._marked: dict[Any, float] = {}
@@ -45,21 +48,29 @@ class DeviceClock:
         """Mark work queued by `now` (perf_counter) as a possible step end."""
         latest = self._marked.get(source, float("-inf"))  # each may end steps
         apart_s = RARELY_S if self._session.counting else APART_S
-        if now - latest < apart_s or self._cuda.is_current_stream_capturing():
+        if now - latest < apart_s or self._is_capturing():
             return
         self.queue(now)
         self._marked[source] = now
         if source == "backward":
-            self._stream = self._cuda.current_stream(self._card)
+            self._stream = self._cuda.current_stream(self.card)
+
+    def _is_capturing(self) -> bool:
+        """Return True while the model's card records a graph.
+
+        CUDA answers for the current card, and would open a context on it to do so.
+        """
+        own = self._cuda.current_device() == self.card
+        return own and bool(self._cuda.is_current_stream_capturing())
 
     def event(self) -> Any:
         event = self._cuda.Event(enable_timing=True)
-        event.record(self._cuda.current_stream(self._card))
+        event.record(self._cuda.current_stream(self.card))
         return event
 
     def is_aside(self) -> bool:
         """Return True in another stream than the model's."""
-        return bool(self._cuda.current_stream(self._card) != self._stream)
+        return bool(self._cuda.current_stream(self.card) != self._stream)
 
     def queue(self, host: float, before: Any = None, numbers: Any = None) -> None:
         """Mark the work queued at `host`; a copy began at `before`."""
@@ -82,16 +93,20 @@ class DeviceClock:
     def finish(self) -> None:
         """Wait for the card and record the remaining events."""
         self.queue(clock())
-        self._cuda.synchronize(self._card)
+        self._cuda.synchronize(self.card)
         self.poll()
 
     def _at(self, event: Any) -> float:
         """Host time at which the device passed an event."""
-        return float(self._passed + self._base.elapsed_time(event) / 1000.0)
+        later_s = float(self._base.elapsed_time(event)) / 1000.0
+        if later_s > ANCHOR_S:
+            self._base, self._passed = event, self._passed + later_s
+            return self._passed
+        return self._passed + later_s
 
     def _compared(self) -> tuple[Any, float]:
         """Compare one event of the idle card with host time."""
-        self._cuda.synchronize(self._card)
+        self._cuda.synchronize(self.card)
         found = []
         for _ in range(COMPARED):
             before = clock()

@@ -57,7 +57,7 @@ class OpTrace:
             if group.get("foreach", 0) is None and not group.get("fused"):
                 group["foreach"] = True  # all parameters at once, as on a card
         if not self._lists and self._session.device is not None:
-            self._torch.cuda.reset_peak_memory_stats()
+            self._torch.cuda.reset_peak_memory_stats(self._session.device.card)
         gc.collect()
         gc.disable()  # it would free in other places at another batch
         self._mode.__enter__()
@@ -155,6 +155,7 @@ class OpTrace:
         """Bytes on the card at the peak; all but activations stay between steps."""
         if self._session.device is None or self._optimizer is None:
             return None
+        card = self._session.device.card
         held = [p for group in self._optimizer.param_groups for p in group["params"]]
         for module in (entry.module() for entry in self._session.modules):
             if hasattr(module, "buffers"):
@@ -164,7 +165,7 @@ class OpTrace:
         ]
         kinds = {"model": held, "gradients": [p.grad for p in held], "optimizer": states}
         found = {kind: _bytes(tensors) for kind, tensors in kinds.items()}
-        others = self._torch.cuda.max_memory_allocated() - sum(found.values())
+        others = self._torch.cuda.max_memory_allocated(card) - sum(found.values())
         return {**found, "activations": max(0, others)}
 
 

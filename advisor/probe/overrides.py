@@ -88,7 +88,7 @@ def install(torch: Any, session: Session) -> None:
     """Put the plan's overrides and device memory cap in place."""
     cap = session.plan.get("memory_cap_gib")
     if cap:
-        torch.cuda._lazy_call(functools.partial(_cap_memory, torch, float(cap)))
+        _cap_memory(torch, session, float(cap))
     asked = session.plan.get("whatif")
     if not asked:
         return
@@ -113,14 +113,42 @@ def _change_module(
     return MODULES[name](torch, overrides, module, value)
 
 
-def _cap_memory(torch: Any, cap_gib: float) -> None:
-    """Cap device memory to emulate a smaller card."""
-    before = torch.cuda.current_device()  # the call below switches it
-    for index in range(torch.cuda.device_count()):
-        total = torch.cuda.get_device_properties(index).total_memory / 1024.0**3
-        if cap_gib < total:
-            torch.cuda.set_per_process_memory_fraction(cap_gib / total, index)
-    torch.cuda.set_device(before)
+def _cap_memory(torch: Any, session: Session, cap_gib: float) -> None:
+    """Cap the memory of each card that the program uses, to emulate a smaller one.
+
+    To cap a card opens a context on it, which takes some 400 MB there. So of several cards
+    each is capped once the program itself has one: when torch starts, when a module moves,
+    and at the first call of a module.
+    """
+    capped: set[int] = set()
+
+    def cap(*_: Any) -> None:
+        if len(capped) == torch.cuda.device_count() or not torch.cuda.is_initialized():
+            return
+        for index in _used_cards(torch) - capped:
+            capped.add(index)
+            total = torch.cuda.get_device_properties(index).total_memory / 1024.0**3
+            if cap_gib < total:
+                # the call makes the card the current one; to set another opens it
+                with torch.cuda.device(index):
+                    torch.cuda.set_per_process_memory_fraction(cap_gib / total, index)
+
+    torch.cuda._lazy_call(cap)
+    session.on_module.append(cap)
+    for name in ("to", "cuda"):
+
+        @session.patches.wrap(torch.nn.Module, name)
+        def move(original: Any, *args: Any, **kwargs: Any) -> Any:
+            moved = original(*args, **kwargs)
+            session.attempt(cap)
+            return moved
+
+
+def _used_cards(torch: Any) -> set[int]:
+    """Cards on which this process has a context; the only one is taken for used."""
+    count = torch.cuda.device_count()
+    has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)
+    return {n for n in range(count) if count == 1 or not has_context or has_context(n)}
 
 
 def _loader(torch: Any, overrides: Overrides, settings: dict[str, str]) -> None:

@@ -19,6 +19,27 @@ def line(found: Measured, begins: str) -> str:
     return next((each for each in lines if each.startswith(begins)), "")
 
 
+TWO = {"cards": ("h100", "rtx-3090"), "env": {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}}
+
+
+@pytest.mark.parametrize("cap_gib", [None, 4.0])
+def test_no_context_is_opened_on_a_card_that_is_not_used(cap_gib, measured: Measure):
+    """One takes 400 MB of it, for a memory cap or for a question."""
+    plan = MeasurePlan(measure_s=0.5, min_steps=8, memory_cap_gib=cap_gib)
+    found = measured("cuda_zoo.py", "inference", "--device", "cuda:1", plan=plan, **TWO)
+    assert found.run.effects.device == "cuda:1"
+    assert found.cards.totals(0).contexts == 0
+
+
+def test_a_memory_cap_holds_on_the_card_that_is_used(measured: Measure):
+    """Whichever of several it is."""
+    plan = MeasurePlan(measure_s=0.5, min_steps=8, memory_cap_gib=4.0)
+    words = ("inference", "--device", "cuda:1", "--side", "1024", "--batch", "64")
+    fits = measured("cuda_zoo.py", *words, plan=MeasurePlan(measure_s=0.5, min_steps=3), **TWO)
+    assert fits.run.peak_device_gib > 4
+    assert measured("cuda_zoo.py", *words, plan=plan, **TWO).result.kind == "gpu-oom"
+
+
 @pytest.mark.parametrize(
     ("kind", "tf32"), [("plain", True), ("recurrent", True), ("matrices", False)]
 )
