@@ -7,7 +7,6 @@ import dataclasses
 import json
 import math
 import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +21,7 @@ from advisor.gate.comparison import figures
 from advisor.gate.config import Program
 from advisor.gate.schema import Better, Rate, RunEntry, Source, Variant
 from advisor.model import Candidate, Failure, MeasurePlan, OutputPattern, Run, Trial
+from advisor.sandbox.layers import remove_tree
 
 BENCHMARK_JSON = "GPU_ADVISOR_BENCHMARK_JSON"
 """Variable: path for the JSON of a benchmark suite."""
@@ -97,7 +97,7 @@ class ProcessRunner:
                 update={"loaded": own}
             )
         finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+            remove_tree(str(scratch))
 
 
 def rate_of(program: Program) -> OutputPattern:

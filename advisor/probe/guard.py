@@ -101,10 +101,15 @@ class Guard:
 
     def _is_users(self, full: str) -> bool:
         """Return True for a file from before the trial, or a folder with one."""
-        status = os.lstat(full)
-        if stat.S_ISDIR(status.st_mode):
-            return any(self._is_users(entry.path) for entry in os.scandir(full))
-        return status.st_ctime < self._started and full not in self._made
+        waiting = [full]
+        while waiting:  # of any depth
+            path = waiting.pop()
+            status = os.lstat(path)
+            if stat.S_ISDIR(status.st_mode):
+                waiting += [entry.path for entry in os.scandir(path)]
+            elif status.st_ctime < self._started and path not in self._made:
+                return True
+        return False
 
     def _note(self, kept: list[str], full: str) -> None:
         """Keep a path in the record, which outlives a kill."""

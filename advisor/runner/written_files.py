@@ -74,12 +74,10 @@ def read_folder(folder: str) -> tuple[list[float], tuple[ResultFile, ...]]:
     """Read the trial's output folder: times of product files, and its items."""
     written_at: list[float] = []
     results: list[ResultFile] = []
-    for path in sorted(
-        Path(place, name) for place, _, names in os.walk(folder) for name in names
-    ):
+    for path in _files_below(folder):
         try:
             status = path.stat(follow_symlinks=False)
-        except FileNotFoundError:
+        except OSError:
             continue  # a process of the program still tidies up
         if not is_product(path.name, status) or len(written_at) == COUNTED_LIMIT:
             continue
@@ -87,6 +85,22 @@ def read_folder(folder: str) -> tuple[list[float], tuple[ResultFile, ...]]:
         if len(results) < RESULTS_LIMIT and holds_items(path.name, status):
             results += read_file(path, relative_name(str(path), folder))
     return written_at, tuple(results)
+
+
+def _files_below(folder: str) -> list[Path]:
+    """Return what is no folder, sorted; of a tree deeper than paths are long, what has a path."""
+    found, waiting = [], [folder]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+                    else:
+                        found.append(Path(entry.path))
+        except OSError:
+            continue
+    return sorted(found)
 
 
 def relative_name(path: str, root: str) -> str:

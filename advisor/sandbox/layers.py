@@ -2,11 +2,13 @@
 
 import contextlib
 import os
+import secrets
 import shutil
 import stat
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from advisor.sandbox import kernel
 from advisor.sandbox.path_policy import SYSTEM_TREES
 
 LISTED_LIMIT = 200
@@ -119,13 +121,75 @@ def _mark(status: os.stat_result) -> tuple[int, ...]:
 
 
 def remove_tree(folder: str) -> None:
-    """Remove what a trial left, also folders that deny their owner."""
-    for place, names, _ in os.walk(folder):
-        for name in names:
-            path = os.path.join(place, name)
-            if not os.access(path, os.R_OK | os.W_OK | os.X_OK) and not os.path.islink(
-                path
-            ):
+    """Remove what a trial left, whatever it is; what cannot be removed stays. Raises nothing.
+
+    A tree may be deeper than any path is long, and than Python's stack. So nothing is found by
+    its path: a folder within a folder moves up beside it, and is emptied there in its turn.
+    Folders that deny their owner are opened to it.
+    """
+    try:
+        top = _opened(folder, None)
+    except OSError:
+        return
+    prefix, moved = f".removed-{secrets.token_hex(4)}-", 0
+    waiting = [""]
+    try:
+        while waiting:
+            name = waiting.pop()
+            try:
+                here = _opened(name, top) if name else os.dup(top)
+            except OSError:
+                continue
+            for inside in _full_folders(here):
+                if not name:
+                    waiting.append(inside)
+                    continue
+                moved += 1
+                beside = f"{prefix}{moved}"
                 with contextlib.suppress(OSError):
-                    os.chmod(path, 0o700)
-    shutil.rmtree(folder, ignore_errors=True)
+                    _open_to_owner(inside, here)
+                    os.rename(inside, beside, src_dir_fd=here, dst_dir_fd=top)
+                    waiting.append(beside)
+            os.close(here)
+            if name:
+                with contextlib.suppress(OSError):
+                    os.rmdir(name, dir_fd=top)
+    finally:
+        os.close(top)
+    with contextlib.suppress(OSError):
+        os.rmdir(folder)
+
+
+def _full_folders(here: int) -> list[str]:
+    """Remove what a folder holds; return the folders in it that are not empty."""
+    full = []
+    with contextlib.suppress(OSError):
+        for name in os.listdir(here):
+            try:
+                os.unlink(name, dir_fd=here)
+            except IsADirectoryError:
+                try:
+                    os.rmdir(name, dir_fd=here)
+                except OSError:
+                    full.append(name)
+            except OSError:
+                continue
+    return full
+
+
+def _opened(path: str, folder: int | None) -> int:
+    """Open a folder, and it to its owner; no link is followed. Raises OSError."""
+    _open_to_owner(path, folder)
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+
+
+def _open_to_owner(path: str, folder: int | None) -> None:
+    """Let the owner read and change a folder. Raises OSError."""
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
+    place = os.open(path, flags, dir_fd=folder)
+    try:
+        if os.fstat(place).st_mode & 0o700 != 0o700:
+            with contextlib.suppress(OSError):  # of another owner
+                os.chmod(kernel.proc(f"self/fd/{place}"), 0o700)
+    finally:
+        os.close(place)
