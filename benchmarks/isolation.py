@@ -85,7 +85,7 @@ def main() -> None:
     given = parser.parse_args()
     best = detect_isolation(str(Path.cwd()))
     kinds = list(KINDS[KINDS.index(best.kind) :])  # each holds where a better one does
-    why = f" ({best.why_not_better})" if best.refused else ""
+    why = f" ({best.why_not_better})" if best.why_not_better else ""
     sys.stdout.write(f"user {os.geteuid()}; this host offers {best.kind}{why}\n\n")
     sys.stdout.write(cost(kinds, given.rounds) + "\n")
 

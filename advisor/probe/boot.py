@@ -45,6 +45,8 @@ def start(spec_path: str) -> None:
     guard = Guard(session, spec_path)
     if guard.listens:
         sys.addaudithook(guard.audit)
+    if session.spec.get("layered"):
+        _part("renames").install()
     if session.spec.get("origins"):
         sys.addaudithook(_part("origins").Origins(session).hear)
     compiler = "torch._dynamo.eval_frame"

@@ -91,6 +91,7 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
         "records": str(scratch / "probe"),
         "free": [str(scratch), str(tmp), *(folder for _, folder in caches(env))],
         "guarded": sandbox.kind == "guard",
+        "layered": sandbox.kind == "overlay",
         "protect": trial.cwd,
         "allow_writes": trial.allow_writes,
         "made": [str(Path(trial.cwd, name)) for name in trial.made],

@@ -24,7 +24,13 @@ from typing import Any
 
 from advisor.sandbox import open_sandbox
 from advisor.sandbox.base import Sandbox
-from advisor.sandbox.kernel import prctl
+from advisor.sandbox.kernel import (
+    PR_SET_CHILD_SUBREAPER,
+    PR_SET_DUMPABLE,
+    PR_SET_PDEATHSIG,
+    prctl,
+    proc,
+)
 from advisor.sandbox.layers import remove_tree
 
 TERM_GRACE_S = 2.0
@@ -33,9 +39,6 @@ KILL_GRACE_S = 5.0
 """After SIGKILL: a process in uninterruptible sleep is reported, not waited for."""
 ROOM_BYTES = 1 << 16
 """A disk with less room is full: a probe record would not fit."""
-PR_SET_PDEATHSIG = 1
-PR_SET_DUMPABLE = 4
-PR_SET_CHILD_SUBREAPER = 36
 SPEC = "spec.json"
 """Instructions of the probe, in scratch."""
 
@@ -200,7 +203,7 @@ def end_all(command: int | None, control: Control, sandbox: Sandbox) -> list[int
     asked: set[int] = set()
     while True:
         list(reaped())
-        alive = family(command)
+        alive = family(command) - sandbox.helpers
         if not alive:
             return []
         elapsed = time.monotonic() - begun
@@ -240,10 +243,10 @@ def family(command: int | None) -> set[int]:
 def process_table() -> dict[int, tuple[int, int, str]]:
     """Parent, group and state of each process of the host."""
     table = {}
-    for name in filter(str.isdecimal, os.listdir("/proc")):
+    for name in filter(str.isdecimal, os.listdir(proc(""))):
         with (
             contextlib.suppress(OSError, ValueError, IndexError),
-            open(f"/proc/{name}/stat", errors="replace") as file,
+            open(proc(f"{name}/stat"), errors="replace") as file,
         ):
             # the command's name, in parentheses, may hold spaces and parentheses
             state, parent, group = file.read().rpartition(")")[2].split()[:3]

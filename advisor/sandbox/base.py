@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,6 +20,8 @@ class Sandbox:
     def __init__(self) -> None:
         self.laid: list[str] = []
         """Files on the host, removed after the program's end."""
+        self.helpers: set[int] = set()
+        """Processes of ours beside the program; they end with it, by `leave`."""
 
     def enter(self) -> None:
         """Enter the isolation before the program. Raises OSError."""
@@ -42,5 +47,8 @@ class Sandbox:
 
     def leave(self) -> None:
         """Return to the host's files and drop the layers."""
+        for pid in self.helpers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         if self.listener:
             self.listener.close()

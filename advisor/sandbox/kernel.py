@@ -4,35 +4,68 @@ import contextlib
 import ctypes
 import errno
 import os
+import struct
 from collections.abc import Iterator
 
 CLONE_NEWNS = 0x0002_0000
+CLONE_NEWIPC = 0x0800_0000
 CLONE_NEWUSER = 0x1000_0000
+CLONE_NEWPID = 0x2000_0000
 CLONE_NEWNET = 0x4000_0000
 
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 32, 4096, 16384, 1 << 18
 MNT_DETACH = 2
+MOUNT_ATTR_RDONLY, AT_RECURSIVE = 1, 0x8000
+HERE, EMPTY_PATH = -100, 0x1000
+"""AT_FDCWD and AT_EMPTY_PATH."""
 
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 PR_SET_NO_NEW_PRIVS = 38
 PR_CAPBSET_DROP = 24
-CAP_PERFMON = 38
-CAP_SYS_MODULE, CAP_SYS_RAWIO, CAP_SYS_CHROOT = 16, 17, 18
-CAP_SYS_PTRACE, CAP_SYS_ADMIN, CAP_MKNOD = 19, 21, 27
+PR_CAP_AMBIENT, CLEAR_ALL = 47, 4
+
+CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL = 1 << 0, 1 << 1, 1 << 3, 1 << 4, 1 << 5
+SETGID, SETUID, SETPCAP = 1 << 6, 1 << 7, 1 << 8
+NET_BIND_SERVICE, IPC_LOCK, SETFCAP = 1 << 10, 1 << 14, 1 << 31
+ON_FILES = CHOWN | DAC_OVERRIDE | FOWNER | FSETID
+"""Capabilities that decide whose files may be changed."""
+KEPT = ON_FILES | KILL | SETGID | SETUID | SETPCAP | NET_BIND_SERVICE | IPC_LOCK | SETFCAP
+"""All that root keeps in a sandbox: as in containers, without raw network, devices and `chroot`.
+
+With the others root could remove a mount, load a module, set the clock, look into processes
+outside, or open files by number. Pinned memory (IPC_LOCK) is needed for fast networks.
+"""
+LAST_CAPABILITY = 63
 
 SYSCALLS = {
     "seccomp": {"x86_64": 317, "aarch64": 277}.get(os.uname().machine, -1),
+    "capset": {"x86_64": 126, "aarch64": 91}.get(os.uname().machine, -1),
+    "openat2": 437,
     "pidfd_getfd": 438,
+    "mount_setattr": 442,
     "landlock_create_ruleset": 444,
     "landlock_add_rule": 445,
     "landlock_restrict_self": 446,
 }
 """Numbers of calls that libc lacks."""
 
-SETGID, SETUID, SETFCAP = 1 << 6, 1 << 7, 1 << 31
-"""Capabilities needed to grant all numbers."""
-
 _libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Proc:
+    """Where this process finds the kernel's account of processes.
+
+    The root of a sandbox with processes of its own shows these alone, so the supervisor stays
+    in the host's /proc, as its working directory.
+    """
+
+    folder = "/proc"
+
+
+def proc(path: str) -> str:
+    """Return the path of `path` below /proc."""
+    return f"{Proc.folder}/{path}"
 
 
 def mount(
@@ -49,9 +82,11 @@ def bind(source: str, target: str, *, deep: bool = False) -> None:
     mount(source, target, flags=MS_BIND | (MS_REC if deep else 0))
 
 
-def seal(target: str) -> None:
-    """Make the mount at `target` alone read-only."""
-    mount("", target, flags=MS_REMOUNT | MS_BIND | MS_RDONLY | flags_of(target))
+def seal(target: str, *, deep: bool = False) -> None:
+    """Make the mount at `target` read-only; `deep` includes those below it."""
+    flags = AT_RECURSIVE if deep else 0
+    attributes = struct.pack("=4Q", MOUNT_ATTR_RDONLY, 0, 0, 0)
+    syscall("mount_setattr", HERE, os.fsencode(target), flags, attributes, len(attributes))
 
 
 def flags_of(path: str) -> int:
@@ -77,6 +112,59 @@ def prctl(option: int, value: int) -> None:
     _checked("prctl", _libc.prctl(option, *arguments))
 
 
+def open_at(folder: int, path: bytes, flags: int, resolve: int) -> int:
+    """openat2(2). Raises OSError."""
+    how = struct.pack("=3Q", flags, 0, resolve)
+    return syscall("openat2", folder, path, how, len(how))
+
+
+def change_owner(handle: int, user: int, group: int) -> None:
+    """Change the owner of an open file or link. Raises OSError."""
+    _checked("fchownat", _libc.fchownat(handle, b"", user, group, EMPTY_PATH))
+
+
+def change_times(handle: int, times: bytes | None) -> None:
+    """Set both times of an open file or link; None is now. Raises OSError."""
+    _checked("utimensat", _libc.utimensat(handle, b"", times, EMPTY_PATH))
+
+
+def connect(number: int, address: bytes) -> None:
+    """connect(2), once: EINTR if a signal comes first. Raises OSError."""
+    _checked("connect", _libc.connect(number, address, len(address)))
+
+
+def keep_capabilities(kept: int) -> None:
+    """Let the next program have no capability beyond `kept`.
+
+    An ordinary user has none to lose and may lose none, which is the same.
+    """
+    for capability in range(LAST_CAPABILITY + 1):
+        if not kept & 1 << capability:
+            with contextlib.suppress(OSError):  # unknown to this kernel, or not root
+                prctl(PR_CAPBSET_DROP, capability)
+    with contextlib.suppress(OSError):
+        prctl(PR_CAP_AMBIENT, CLEAR_ALL)
+
+
+@contextlib.contextmanager
+def program_rights() -> Iterator[None]:
+    """Act with the capabilities that the program has, for the context."""
+    before = [int(_status(name), 16) for name in ("CapEff", "CapPrm", "CapInh")]
+    effective = before[0] & KEPT if os.geteuid() == 0 else 0
+    _set_capabilities(effective, *before[1:])
+    try:
+        yield
+    finally:
+        _set_capabilities(*before)
+
+
+def _set_capabilities(*sets: int) -> None:
+    """capset(2) of effective, permitted and inheritable ones. Raises OSError."""
+    head = struct.pack("=II", 0x2008_0522, 0)  # of the third version: two words a set
+    words = [each >> shift & 0xFFFF_FFFF for shift in (0, 32) for each in sets]
+    syscall("capset", head, struct.pack("=6I", *words))
+
+
 def syscall(name: str, *arguments: int | bytes | None) -> int:
     """Call one of `SYSCALLS`. Raises OSError."""
     words = [ctypes.c_long(word) if isinstance(word, int) else word for word in arguments]
@@ -91,13 +179,16 @@ def _checked(name: str, result: int) -> None:
         raise OSError(number, f"{name}: {os.strerror(number)}")
 
 
-def enter_namespaces(*, network: bool = True) -> None:
-    """Enter new namespaces of users, mounts and network. Raises OSError.
+def enter_namespaces(*, network: bool = True, processes: bool = True) -> None:
+    """Enter new namespaces of users and mounts. Raises OSError.
 
+    Not to share the `network` or the `processes` takes further ones; the latter take System V's
+    memory and POSIX queues with them, and hold for children alone.
     The process must have one thread. Root keeps all users and groups, others theirs.
     """
     user, group = os.geteuid(), os.getegid()
     kinds = CLONE_NEWUSER | CLONE_NEWNS | (0 if network else CLONE_NEWNET)
+    kinds |= 0 if processes else CLONE_NEWPID | CLONE_NEWIPC
     if keeps_all_users():
         with _mapper():
             _checked("unshare", _libc.unshare(kinds))
@@ -112,10 +203,13 @@ def enter_namespaces(*, network: bool = True) -> None:
 def keeps_all_users() -> bool:
     """Return True for a root that maps all users."""
     needed = SETGID | SETUID | SETFCAP
-    with open("/proc/self/status", encoding="utf-8", errors="replace") as file:
-        effective = next(line.split()[1] for line in file if line.startswith("CapEff:"))
     several = sum(count for _, count in _ranges("uid")) > 1
-    return os.geteuid() == 0 and several and int(effective, 16) & needed == needed
+    return os.geteuid() == 0 and several and int(_status("CapEff"), 16) & needed == needed
+
+
+def _status(name: str) -> str:
+    with open(proc("self/status"), encoding="utf-8", errors="replace") as file:
+        return next(line.split()[1] for line in file if line.startswith(f"{name}:"))
 
 
 def _ranges(kind: str) -> list[tuple[int, int]]:

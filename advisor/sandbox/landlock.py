@@ -1,33 +1,31 @@
-"""Landlock: unprivileged denial of writes elsewhere."""
+"""Landlock: unprivileged denial of writes elsewhere, and a filter for what it does not know."""
 
-import contextlib
-import errno
 import os
 import stat
 import struct
 from collections.abc import Mapping
 from typing import Any
 
-from advisor.sandbox import kernel, untrusted
+from advisor.sandbox import deputies, kernel, untrusted
 from advisor.sandbox.base import Sandbox
-from advisor.sandbox.path_policy import SYSTEM_TREES, is_within
-from advisor.sandbox.seccomp import (
-    METADATA,
-    NO_FOLLOW,
-    SyscallListener,
-    SyscallNotification,
-)
+from advisor.sandbox.path_policy import open_devices
+from advisor.sandbox.seccomp import SyscallListener
 
 VERSION, PATH_BENEATH = 1, 1
 WRITE_FILE, TRUNCATE = 1 << 1, 1 << 14
 RIGHTS = {1: WRITE_FILE | sum(1 << bit for bit in range(4, 13)), 2: 1 << 13, 3: TRUNCATE}
 """By version: write, remove and make entries; link and move between folders; truncate.
 Running and device controls stay free."""
-READS_MEMORY = (kernel.CAP_SYS_PTRACE, kernel.CAP_SYS_ADMIN, kernel.CAP_PERFMON)
-"""Capabilities by which root reads the memory of outside processes."""
 READ_FILE, READ_DIR = 1 << 2, 1 << 3
 READ = READ_FILE | READ_DIR
 """Denied where folders are hidden."""
+ABSTRACT_SOCKETS, SIGNALS, SCOPES_SINCE = 1 << 0, 1 << 1, 6
+"""What ends at the border of the sandbox, and the version that can bound it (Linux 6.12)."""
+
+
+def version() -> int:
+    """Return the version of Landlock here. Raises OSError."""
+    return kernel.syscall("landlock_create_ruleset", None, 0, VERSION)
 
 
 class Landlock(Sandbox):
@@ -37,38 +35,47 @@ class Landlock(Sandbox):
 
     def __init__(self, policy: Mapping[str, Any]) -> None:
         super().__init__()
-        self._free = (*policy["passes"], *SYSTEM_TREES)
+        self._passes = tuple(policy["passes"])
+        self._foreign = bool(policy["hidden"])
+        """Its program may harm others: head of a gate, or code of a fork."""
+        self._decides = policy["decides"]
         self._read = untrusted.readable(policy)
-        connect = (untrusted.CONNECT,) if self._read else ()
-        self.listener = SyscallListener((*METADATA, *connect), self.judge)
+        calls = list(deputies.metadata(self._passes))
+        if self._foreign:
+            calls += [
+                *deputies.connecting((*self._passes, "/dev")),
+                *deputies.others(signals=version() < SCOPES_SINCE),
+                *deputies.KEYS,
+                *deputies.SHARED_BY_NUMBER,
+            ]
+        self.listener = SyscallListener(calls)
 
     def confine(self) -> None:
-        version = kernel.syscall("landlock_create_ruleset", None, 0, VERSION)
-        rights = sum(bits for since, bits in RIGHTS.items() if since <= version)
-        if self._read:
-            rights |= READ
-        ruleset = kernel.syscall("landlock_create_ruleset", struct.pack("Q", rights), 8, 0)
-        for path in self._free:
+        since = version()
+        rights = sum(bits for first, bits in RIGHTS.items() if first <= since)
+        rights |= READ if self._read else 0
+        bounds = struct.pack("=Q", rights)
+        if self._foreign and since >= SCOPES_SINCE:
+            bounds = struct.pack("=3Q", rights, 0, ABSTRACT_SOCKETS | SIGNALS)
+        ruleset = kernel.syscall("landlock_create_ruleset", bounds, len(bounds), 0)
+        for path in (*self._passes, *open_devices(), self._own_processes()):
             self._allow(ruleset, path, rights)
-        for path in self._read:
+        for path in (*self._read, "/proc", "/sys") if self._read else ():
             self._allow(ruleset, path, READ)
-        for capability in READS_MEMORY if self._read else ():
-            with contextlib.suppress(OSError):  # an ordinary user has none
-                kernel.prctl(kernel.PR_CAPBSET_DROP, capability)
+        if self._read:  # its devices one by one: a disk holds what is hidden, too
+            self._allow(ruleset, "/dev", READ_DIR)
+        kernel.keep_capabilities(kernel.KEPT)
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
         kernel.syscall("landlock_restrict_self", ruleset, 0)
         os.close(ruleset)
-        self.listener.confine()
+        self.listener.confine(decides=self._decides)
 
-    def judge(self, notice: SyscallNotification) -> int | None:
-        call = notice.call
-        if call is untrusted.CONNECT:
-            return untrusted.connect(notice, self._free)
-        flags = notice.arguments[call.flags] if call.flags is not None else 0
-        follows = call.follows and not flags & NO_FOLLOW
-        path = notice.place(call.folder, call.path, follows=follows)
-        free = not path or any(is_within(path, each) for each in self._free)
-        return None if free else errno.EACCES
+    def _own_processes(self) -> str:
+        """Return what of /proc may be written: for root and foreign code its own process alone.
+
+        To others the kernel itself allows no more than their own processes.
+        """
+        return f"/proc/{os.getpid()}" if self._foreign or os.geteuid() == 0 else "/proc"
 
     @staticmethod
     def _allow(ruleset: int, path: str, rights: int) -> None:

@@ -12,40 +12,30 @@ import stat
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from advisor.sandbox import kernel, layers, untrusted
+from advisor.sandbox import deputies, kernel, layers, untrusted
 from advisor.sandbox.base import Sandbox
 from advisor.sandbox.mounts import FileTree, How, plan, read_mounts
-from advisor.sandbox.path_policy import SYSTEM_TREES
-from advisor.sandbox.seccomp import (
-    RENAMES,
-    SyscallListener,
-    SyscallNotification,
-    rename_folder,
-)
+from advisor.sandbox.path_policy import SHARED_MEMORY, SYSTEM_TREES, shut_devices
+from advisor.sandbox.seccomp import SyscallListener
 
 COPIED_BYTES = 16 << 20
 """Files in a split folder are copied up to this; others are read-only."""
 REFUSES_WRITES = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EOVERFLOW}
 
 
-DROPPED_CAPABILITIES = (
-    kernel.CAP_SYS_ADMIN, kernel.CAP_SYS_CHROOT, kernel.CAP_SYS_PTRACE, kernel.CAP_SYS_MODULE,
-    kernel.CAP_SYS_RAWIO, kernel.CAP_MKNOD,
-)  # fmt: skip
-"""With these root could remove a mount, or look into its supervisor."""
-
-
 class Overlay(Sandbox):
     """Overlays over every writable file system."""
-
-    listener: SyscallListener
 
     def __init__(self, policy: Mapping[str, Any], cwd: str) -> None:
         super().__init__()
         self._policy = policy
-        # An open network leaves a hidden host's abstract sockets in reach.
-        connect = (untrusted.CONNECT,) if policy["hidden"] and policy["network"] else ()
-        self.listener = SyscallListener((*RENAMES, *connect), _judge)
+        self._foreign = bool(policy["hidden"])
+        """Its program may harm others: head of a gate, or code of a fork."""
+        if self._foreign:
+            calls = [*deputies.KEYS, *deputies.IO_URING]
+            if policy["network"]:  # which leaves sockets without a file in reach
+                calls += deputies.connecting(("/",))
+            self.listener = SyscallListener(calls)
         self._cwd = os.path.realpath(cwd)
         self._stage: str = policy["layers"]
         self._layers: list[tuple[str, str]] = []
@@ -55,7 +45,11 @@ class Overlay(Sandbox):
         self._put: list[str] = []
         """Files of ours that stand over the user's."""
         self._host = self._kept = -1
-        """Descriptors of the host's root, and the folder of all layers."""
+        """Descriptors of the host's root, and the folder of all layers.
+
+        No program can come by them: of a foreign one the supervisor is no process it could
+        name, and to others it is not dumpable, so its /proc entry is closed.
+        """
 
     def enter(self) -> None:
         """Move in; files opened before are still the host's."""
@@ -68,7 +62,10 @@ class Overlay(Sandbox):
         private = self._policy["private_memory"]
         places = [self._cwd, os.path.realpath(os.path.expanduser("~"))]
         steps = plan(mounts, places, FileTree(), private_memory=private)
-        kernel.enter_namespaces(network=self._policy["network"])
+        proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY)
+        kernel.enter_namespaces(
+            network=self._policy["network"], processes=not self._foreign
+        )
         if not self._policy["network"]:
             untrusted.start_loopback()
         if self._policy["upper_bytes"]:
@@ -91,7 +88,13 @@ class Overlay(Sandbox):
             with contextlib.suppress(FileNotFoundError):
                 _show_sealed(path, root + path)
         untrusted.hide(root, self._policy)
+        if self._foreign:
+            self.helpers.add(untrusted.start_init(root))
+        _shut_kernel(root)
         kernel.change_root(root)
+        os.fchdir(proc)
+        os.close(proc)
+        kernel.Proc.folder = "."
 
     def _take(self, how: How, path: str, target: str) -> None:
         match how:
@@ -142,9 +145,9 @@ class Overlay(Sandbox):
         self._put.append(real)
 
     def confine(self) -> None:
-        self.listener.confine()
-        for capability in DROPPED_CAPABILITIES:
-            kernel.prctl(kernel.PR_CAPBSET_DROP, capability)
+        if self.listener:
+            self.listener.confine()
+        kernel.keep_capabilities(kernel.KEPT)
 
     def changes(self, copies: str) -> dict[str, Any] | None:
         """Read the exact changes from the layers; None if never entered."""
@@ -166,14 +169,33 @@ class Overlay(Sandbox):
                 kernel.unmount(path)
         os.fchdir(self._host)
         os.chroot(".")
+        kernel.Proc.folder = "/proc"
         os.close(self._kept)
         os.close(self._host)
 
 
-def _judge(notice: SyscallNotification) -> int | None:
-    if notice.call is untrusted.CONNECT:
-        return untrusted.connect(notice, ("/",))
-    return rename_folder(notice)
+def _shut_kernel(root: str) -> None:
+    """Show the kernel's own files read-only, and no disk as a device.
+
+    A folder of a process stays its own. /dev itself takes no new file and no new mode; its
+    devices work as they are. Shared memory below it, and terminals, are mounts of their own.
+    """
+    shared = root + SHARED_MEMORY
+    if os.path.isdir(shared) and not os.path.ismount(shared):
+        kernel.bind(shared, shared)
+    for path in shut_devices():
+        with contextlib.suppress(FileNotFoundError):
+            kernel.bind(root + "/dev/null", root + path)
+    with os.scandir(f"{root}/proc") as entries:
+        own = [entry for entry in entries if not entry.name.isdecimal()]
+    for entry in own:
+        writable = entry.stat(follow_symlinks=False).st_mode & 0o222
+        if not entry.is_symlink() and (writable or entry.is_dir()):
+            kernel.bind(entry.path, entry.path, deep=True)
+            kernel.seal(entry.path, deep=True)
+    for path, deep in ((f"{root}/sys", True), (f"{root}/dev", False)):
+        if os.path.ismount(path):
+            kernel.seal(path, deep=deep)
 
 
 def _lay_over(lower: str, target: str, folder: str) -> None:

@@ -1,6 +1,8 @@
 """Path tables: passed sockets, caches and system trees."""
 
 import os
+import re
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -9,6 +11,57 @@ SYSTEM_TREES = ("/proc", "/sys", "/dev")
 """The kernel's own, without files of the user. Devices stay, GPUs too."""
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  the kernel's name for it
+
+DISKS = re.compile(
+    r"sg\d+|bsg|ng\d+n\d+|nvme\d+|raw|rawctl|mtd\w*|mem|kmem|port|kmsg"  # disks and memory, raw
+    r"|loop-control|mapper|watchdog\d*|uinput|uhid|cpu_dma_latency"
+)
+"""Devices beside those of blocks that reach more than the program's own work.
+
+They write to disks without the file system or to the machine's memory, play its keyboard, or
+keep its clock and power states.
+"""
+
+
+def shut_devices() -> tuple[str, ...]:
+    """Return devices below /dev that no program of a sandbox may write to."""
+    return tuple(path for path, shut in _devices("/dev") if shut)
+
+
+def open_devices() -> tuple[str, ...]:
+    """Return what below /dev a program may write to, such as GPUs."""
+    return tuple(path for path, shut in _devices("/dev") if not shut)
+
+
+def _devices(folder: str) -> Iterator[tuple[str, bool]]:
+    """Yield entries, and whether they are shut; folders with a block device one by one."""
+    with os.scandir(folder) as entries:
+        found = sorted(entries, key=lambda entry: entry.name)
+    for entry in found:
+        if entry.is_symlink():
+            continue
+        shut = bool(DISKS.fullmatch(entry.name)) or _is_block(entry.path)
+        inside = entry.is_dir(follow_symlinks=False) and entry.path != SHARED_MEMORY
+        if not shut and inside and _holds_blocks(entry.path):
+            yield from _devices(entry.path)
+        else:
+            yield entry.path, shut
+
+
+def _holds_blocks(folder: str) -> bool:
+    try:
+        with os.scandir(folder) as entries:
+            return any(_is_block(entry.path) for entry in entries)
+    except OSError:
+        return False
+
+
+def _is_block(path: str) -> bool:
+    try:
+        return stat.S_ISBLK(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
 
 PSEUDO = {
     "autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts",

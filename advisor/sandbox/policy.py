@@ -38,6 +38,8 @@ class SandboxPolicy:
     upper_bytes: int = 0
     """Limit of writes in memory; 0: `layers` is on a disk, which is the limit."""
     private_memory: bool = True
+    decides: bool = True
+    """The supervisor decides on calls that name files; False where another listens already."""
     why_not_better: str = ""
 
     @property

@@ -4,19 +4,16 @@ import contextlib
 import errno
 import fcntl
 import os
+import signal
 import socket
 import stat
 import struct
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NoReturn
 
 from advisor.sandbox import kernel
 from advisor.sandbox.path_policy import around, is_within
-from advisor.sandbox.seccomp import Call, SyscallNotification
 
-CONNECT = Call(42, 203)
-ADDRESS_BYTES = 110
-"""Longest address of a socket in the file tree."""
 SET_FLAGS, UP_AND_RUNNING = 0x8914, 0x41
 
 
@@ -26,6 +23,47 @@ def start_loopback() -> None:
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_,
     ):
         fcntl.ioctl(any_, SET_FLAGS, struct.pack("16sH14x", b"lo", UP_AND_RUNNING))
+
+
+def start_init(root: str) -> int:
+    """Start the first process of new ones, and show these in `root`. Raises OSError.
+
+    Orphans of the program become its children. With it all others end, whatever they do: the
+    kernel kills what is left of a process space without its first process.
+    """
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        _be_init(root, write)
+    os.close(write)
+    with open(read, "rb") as file:
+        said = file.read(4)
+    if said != b"0":
+        number = int(said or errno.EIO)
+        raise OSError(number, f"a process space of its own: {os.strerror(number)}")
+    return child
+
+
+def _be_init(root: str, write: int) -> NoReturn:
+    """Mount what belongs to the process space, say how that went, then stay."""
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # so that orphans need no awaiting
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)  # which reaches no first process
+    try:
+        flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
+        kernel.mount("proc", f"{root}/proc", "proc", flags)
+        if os.path.isdir(f"{root}/dev/mqueue"):
+            kernel.mount("mqueue", f"{root}/dev/mqueue", "mqueue", flags)
+        problem = 0
+    except OSError as refused:
+        problem = refused.errno or errno.EIO
+    os.write(write, b"%d" % problem)
+    os.closerange(0, os.sysconf("SC_OPEN_MAX"))
+    while True:
+        signal.pause()
 
 
 def hide(root: str, policy: Mapping[str, Any]) -> None:
@@ -55,36 +93,3 @@ def readable(policy: Mapping[str, Any]) -> tuple[str, ...]:
     if not policy.get("hidden"):
         return ()
     return (*around(map(os.path.realpath, policy["hidden"])), *policy["shown"])
-
-
-def connect(notice: SyscallNotification, allowed: Sequence[str]) -> int | None:
-    """Connect an allowed socket in place of the program."""
-    number = notice.arguments[0] & 0xFFFF_FFFF
-    with socket.socket(fileno=_copied_descriptor(notice.pid, number)) as own:
-        if own.family != socket.AF_UNIX:
-            return None
-        _, address, size = notice.arguments[:3]  # its family, two bytes long, comes first
-        name = notice.text(address + 2, max(0, min(size, ADDRESS_BYTES) - 2))
-        if not name:  # of the abstract name space, where no folder is its own
-            return errno.EACCES
-        folder = os.readlink(f"/proc/{notice.pid}/cwd")
-        path = os.path.realpath(os.path.join(folder, name))
-        if not any(is_within(path, each) for each in allowed):
-            return errno.EACCES
-        try:
-            # not by the kernel: a thread may have changed the address by now
-            own.connect(path)
-        except OSError as problem:
-            return problem.errno or errno.EACCES
-        return 0
-
-
-def _copied_descriptor(thread: int, number: int) -> int:
-    """Duplicate a descriptor of another process. Raises OSError."""
-    with open(f"/proc/{thread}/status", encoding="utf-8", errors="replace") as file:
-        process = next(int(line.split()[1]) for line in file if line.startswith("Tgid:"))
-    handle = os.pidfd_open(process)
-    try:
-        return kernel.syscall("pidfd_getfd", handle, number, 0)
-    finally:
-        os.close(handle)

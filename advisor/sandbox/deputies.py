@@ -1,0 +1,444 @@
+"""Deputies: what the supervisor does for a program whose own call is stopped.
+
+Each is listed in docs/isolation.md with its rights. Three rules hold for all of them:
+
+- A deputy opens what a call names, checks what it opened, and acts on the open file. So a path
+  that changes meanwhile leads nowhere else.
+- It acts with the capabilities of the program (`kernel.program_rights`), and for no caller that
+  has given up any: a user, a group, a root folder or a namespace of its own.
+- It never waits for the program.
+"""
+
+import contextlib
+import errno
+import os
+import re
+import signal
+import socket
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from advisor.sandbox import kernel
+from advisor.sandbox.path_policy import SHARED_MEMORY, is_within
+from advisor.sandbox.seccomp import Call, SyscallNotification, Test
+
+HERE = -100
+"""AT_FDCWD: relative to the working directory."""
+NO_FOLLOW, EMPTY_PATH = 0x100, 0x1000
+"""AT_SYMLINK_NOFOLLOW; AT_EMPTY_PATH: the descriptor is the file itself."""
+NO_MAGIC_LINKS = 0x02
+"""RESOLVE_NO_MAGICLINKS: links below /proc/self/fd would be the supervisor's own."""
+OWN_DESCRIPTOR = re.compile(
+    rb"(?:/dev/fd|/proc/(?:self|thread-self)(?:/task/\d+)?/fd)/(\d+)"
+)
+"""Names of an open file of the caller's; C libraries change modes by them."""
+ATTRIBUTE_BYTES = 1 << 16
+ADDRESS_BYTES = 128
+"""Longest address of a socket, its family included (sockaddr_storage)."""
+CONNECT_LIMIT_S = 0.5
+"""A slower connection is answered with EINTR, as by a signal; on a network it goes on by itself."""
+AF_UNIX, DATAGRAM, RAW, KIND_OF_SOCKET = 1, 2, 3, 0xF
+
+
+class Target(NamedTuple):
+    """Arguments that name a file: open folder (or file), path, flags."""
+
+    folder: int | None = None
+    path: int | None = None
+    flags: int | None = None
+    follows: bool = True
+
+
+Change = Callable[[SyscallNotification], Callable[[int], None]]
+"""Reads the wanted change from the program, and returns what makes it on a descriptor."""
+
+
+def metadata(passes: Sequence[str]) -> tuple[Call, ...]:
+    """Calls that change modes, owners, times and attributes: allowed in `passes` alone.
+
+    Landlock knows none of these. What has no number here, it has no way either: other
+    architectures and io_uring are denied as a whole.
+    """
+    free = (*passes, SHARED_MEMORY)
+    decided = (
+        Call(x86_64, aarch64, act=_changing(free, target, change))
+        for x86_64, aarch64, target, change in CHANGES
+    )
+    return (*decided, *UNKNOWN_TO_LANDLOCK)
+
+
+def _changing(
+    free: Sequence[str], target: Target, change: Change
+) -> Callable[[SyscallNotification], int | None]:
+    def act(notice: SyscallNotification) -> int | None:
+        make = change(notice)
+        with _opened(notice, target) as handle:
+            if not _is_free(handle, free):
+                return errno.EACCES
+            return _answer(make, handle)
+
+    return act
+
+
+def connecting(allowed: Sequence[str]) -> tuple[Call, ...]:
+    """Calls that reach sockets of the file tree: in `allowed` alone, and none without a file.
+
+    A datagram names its target in each message, in memory that cannot be checked. So sockets of
+    datagrams are not made at all; what talks to the system's log by them does without.
+    """
+
+    def act(notice: SyscallNotification) -> int | None:
+        size = min(notice.word(2), ADDRESS_BYTES)
+        address = notice.memory(notice.arguments[1], size)
+        _require_same_rights(notice.pid)
+        with socket.socket(fileno=_copied(notice.pid, notice.word(0))) as own:
+            if own.family != socket.AF_UNIX:
+                # not left to the kernel: another socket may have this number by now
+                return _answer(lambda number: _connect(number, address), own.fileno())
+            name = address[2:].partition(b"\0")[0]
+            if not name:  # of the abstract name space, where no folder is its own
+                return errno.EACCES
+            with _opened_name(notice, name) as handle:
+                if not _is_free(handle, allowed):
+                    return errno.EACCES
+                place = address[:2] + os.fsencode(kernel.proc(f"self/fd/{handle}")) + b"\0"
+                answer = _answer(lambda number: _connect(number, place), own.fileno())
+                return errno.EAGAIN if answer == errno.EINTR else answer  # it stays undone
+
+    return (
+        Call(42, 203, act=act),
+        *(
+            Call(
+                *numbers,
+                errno.EACCES,
+                tests=(Test(0, AF_UNIX), Test(1, kind, KIND_OF_SOCKET)),
+            )
+            for numbers in ((41, 198), (53, 199))  # socket, socketpair
+            for kind in (DATAGRAM, RAW)
+        ),
+    )
+
+
+def _connect(number: int, address: bytes) -> None:
+    """Connect an open socket, for a short time. Raises OSError."""
+    before = signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, CONNECT_LIMIT_S)
+    try:
+        kernel.connect(number, address)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def others(*, signals: bool) -> tuple[Call, ...]:
+    """Calls on other processes: allowed on the program's own alone.
+
+    Processes of one user may change each other's CPUs, priority and limits, and may stop each
+    other. The first argument that names a process is a number, which cannot change once checked.
+    `signals` are left out where Landlock bounds them.
+    """
+
+    def on_process(place: int) -> Callable[[SyscallNotification], int | None]:
+        def act(notice: SyscallNotification) -> int | None:
+            return None if _is_inside(notice.signed(place)) else errno.EPERM
+
+        return act
+
+    def on_several(process: int) -> Callable[[SyscallNotification], int | None]:
+        def act(notice: SyscallNotification) -> int | None:
+            kind, who = notice.signed(0), notice.signed(1)
+            own = kind == process and _is_inside(who)
+            own |= kind in (process, process + 1) and who == 0  # itself, or its group
+            return None if own else errno.EPERM
+
+        return act
+
+    def signalled(notice: SyscallNotification) -> int | None:
+        pid = notice.signed(0)
+        if pid == 0:
+            return None
+        return None if pid != -1 and _is_inside(abs(pid)) else errno.EPERM
+
+    elsewhere = (Test(0, 0, differs=True),)
+    found = [Call(*numbers, act=on_process(0), tests=elsewhere) for numbers in SCHEDULING]
+    found += [
+        Call(141, 140, act=on_several(0), tests=(Test(1, 0, differs=True),)),  # setpriority
+        Call(141, 140, act=on_several(0), tests=(Test(0, 2),)),  # all of this user
+        Call(251, 30, act=on_several(1), tests=(Test(1, 0, differs=True),)),  # ioprio_set
+        Call(251, 30, act=on_several(1), tests=(Test(0, 3),)),
+    ]
+    if signals:
+        found.append(Call(62, 129, act=signalled, tests=elsewhere))  # kill
+        found += [Call(*numbers, act=on_process(0)) for numbers in SIGNALS]
+    return tuple(found)
+
+
+SCHEDULING = (
+    (142, 118),  # sched_setparam
+    (144, 119),  # sched_setscheduler
+    (203, 122),  # sched_setaffinity
+    (314, 274),  # sched_setattr
+    (302, 261),  # prlimit64
+    (256, 238),  # migrate_pages
+    (279, 239),  # move_pages
+)
+SIGNALS = (
+    (200, 130),  # tkill
+    (234, 131),  # tgkill
+    (129, 138),  # rt_sigqueueinfo
+    (297, 240),  # rt_tgsigqueueinfo
+    (434, 434),  # pidfd_open
+)
+
+KEYS = tuple(
+    Call(*numbers, errno.ENOSYS)
+    for numbers in ((248, 217), (249, 218), (250, 219))  # add_key, request_key, keyctl
+)
+"""The kernel's key rings outlive a run, and are shared with the caller's session."""
+SHARED_BY_NUMBER = tuple(
+    Call(*numbers, errno.EACCES)
+    for numbers in (
+        (29, 194), (30, 196), (31, 195),  # shmget, shmat, shmctl
+        (64, 190), (65, 193), (66, 191), (220, 192),  # semget, semop, semctl, semtimedop
+        (68, 186), (69, 189), (70, 188), (71, 187),  # msgget, msgsnd, msgrcv, msgctl
+        (240, 180), (241, 181),  # mq_open, mq_unlink
+    )
+)  # fmt: skip
+"""System V's memory, semaphores and messages, and POSIX queues: they outlive a run."""
+IO_URING = (Call(425, 425, errno.ENOSYS),)
+"""It makes other calls without making them, so that no filter sees them."""
+
+UNKNOWN_TO_LANDLOCK = (
+    *IO_URING,
+    Call(452, 452, errno.ENOSYS),  # fchmodat2: C libraries fall back on the calls above
+    Call(463, 463, errno.ENOSYS),  # setxattrat
+    Call(466, 466, errno.ENOSYS),  # removexattrat
+    Call(469, 469, errno.ENOSYS),  # file_setattr
+    *(
+        Call(16, 29, errno.EPERM, tests=(Test(1, request),))
+        for request in (
+            0x4008_6602,  # FS_IOC_SETFLAGS, as chattr does
+            0x401C_5820,  # FS_IOC_FSSETXATTR
+            0x4008_7602,  # FS_IOC_SETVERSION
+            0x4008_6604,  # EXT4_IOC_SETVERSION
+            0x800C_6613,  # FS_IOC_SET_ENCRYPTION_POLICY
+            0x4080_6685,  # FS_IOC_ENABLE_VERITY
+        )
+    ),
+)
+"""Further ways to change a file that is open for reading; programs do without them."""
+
+
+def _mode(place: int) -> Change:
+    return lambda notice: (
+        lambda handle: os.chmod(
+            kernel.proc(f"self/fd/{handle}"), notice.word(place) & 0o7777
+        )
+    )
+
+
+def _owner(user: int, group: int) -> Change:
+    return lambda notice: (
+        lambda handle: kernel.change_owner(
+            handle, notice.signed(user), notice.signed(group)
+        )
+    )
+
+
+def _times(place: int, fields: int, unit_ns: int) -> Change:
+    """Two times, each of a word of seconds and, if four fields, one in `unit_ns`."""
+
+    def change(notice: SyscallNotification) -> Callable[[int], None]:
+        times = None
+        if address := notice.arguments[place]:
+            words = struct.unpack(f"={fields}q", notice.memory(address, 8 * fields))
+            pairs = (
+                zip(words[::2], words[1::2], strict=True)
+                if fields == 4
+                else ((word, 0) for word in words)
+            )
+            times = struct.pack(
+                "=4q", *(n for s, part in pairs for n in (s, part * unit_ns))
+            )
+        return lambda handle: kernel.change_times(handle, times)
+
+    return change
+
+
+def _set_attribute(first: int) -> Change:
+    def change(notice: SyscallNotification) -> Callable[[int], None]:
+        name, size = _attribute(notice, first), notice.arguments[first + 2]
+        if size > ATTRIBUTE_BYTES:
+            raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
+        value = notice.memory(notice.arguments[first + 1], size) if size else b""
+        flags = notice.word(first + 3)
+        return lambda handle: os.setxattr(
+            kernel.proc(f"self/fd/{handle}"), name, value, flags
+        )
+
+    return change
+
+
+def _remove_attribute(first: int) -> Change:
+    def change(notice: SyscallNotification) -> Callable[[int], None]:
+        name = _attribute(notice, first)
+        return lambda handle: os.removexattr(kernel.proc(f"self/fd/{handle}"), name)
+
+    return change
+
+
+def _attribute(notice: SyscallNotification, place: int) -> bytes:
+    """Return an attribute's name; those of the system's are not supported here."""
+    name = notice.text(notice.arguments[place])
+    if not name.startswith(b"user."):
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+    return name
+
+
+_FILE = Target(folder=0)
+_PATH, _LINK = Target(path=0), Target(path=0, follows=False)
+_IN_FOLDER = Target(folder=0, path=1)
+CHANGES: tuple[tuple[int | None, int | None, Target, Change], ...] = (
+    (90, None, _PATH, _mode(1)),  # chmod
+    (91, 52, _FILE, _mode(1)),  # fchmod
+    (268, 53, _IN_FOLDER, _mode(2)),  # fchmodat
+    (92, None, _PATH, _owner(1, 2)),  # chown
+    (93, 55, _FILE, _owner(1, 2)),  # fchown
+    (94, None, _LINK, _owner(1, 2)),  # lchown
+    (260, 54, Target(folder=0, path=1, flags=4), _owner(2, 3)),  # fchownat
+    (132, None, _PATH, _times(1, 2, 1)),  # utime
+    (235, None, _PATH, _times(1, 4, 1000)),  # utimes
+    (261, None, _IN_FOLDER, _times(2, 4, 1000)),  # futimesat
+    (280, 88, Target(folder=0, path=1, flags=3), _times(2, 4, 1)),  # utimensat
+    (188, 5, _PATH, _set_attribute(1)),  # setxattr
+    (189, 6, _LINK, _set_attribute(1)),  # lsetxattr
+    (190, 7, _FILE, _set_attribute(1)),  # fsetxattr
+    (197, 14, _PATH, _remove_attribute(1)),  # removexattr
+    (198, 15, _LINK, _remove_attribute(1)),  # lremovexattr
+    (199, 16, _FILE, _remove_attribute(1)),  # fremovexattr
+)
+"""Numbers on x86_64 and aarch64, the file, and the change."""
+
+
+def _answer(act: Callable[[int], None], handle: int) -> int:
+    """Return 0 once it is done, or the kernel's refusal, which is the program's own."""
+    try:
+        with kernel.program_rights():
+            act(handle)
+    except OSError as problem:
+        return problem.errno or errno.EACCES
+    return 0
+
+
+@contextlib.contextmanager
+def _opened(notice: SyscallNotification, target: Target) -> Iterator[int]:
+    """Open the file of a call for the context. Raises OSError."""
+    flags = notice.word(target.flags) if target.flags is not None else 0
+    follows = target.follows and not flags & NO_FOLLOW
+    name = b""
+    if target.path is not None:
+        name = notice.text(notice.arguments[target.path])
+        itself = flags & EMPTY_PATH or not notice.arguments[target.path]
+        if not name and not itself:
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+    with _opened_name(notice, name, target.folder, follows=follows) as handle:
+        yield handle
+
+
+@contextlib.contextmanager
+def _opened_name(
+    notice: SyscallNotification,
+    name: bytes,
+    folder: int | None = None,
+    *,
+    follows: bool = True,
+) -> Iterator[int]:
+    """Open what `name` is to the caller, below its working directory or an open folder.
+
+    Raises OSError.
+    """
+    _require_same_rights(notice.pid)
+    own = OWN_DESCRIPTOR.fullmatch(name) if follows else None
+    number = notice.signed(folder) if folder is not None else HERE
+    with contextlib.ExitStack() as opened:
+
+        def keep(descriptor: int) -> int:
+            opened.callback(os.close, descriptor)
+            return descriptor
+
+        if own:
+            yield keep(_copied(notice.pid, int(own[1])))
+            return
+        if number == HERE:
+            cwd = kernel.proc(f"{notice.pid}/cwd")
+            start = keep(os.open(cwd, os.O_PATH | os.O_CLOEXEC))
+        else:
+            start = keep(_copied(notice.pid, number))
+        if not name:
+            yield start
+            return
+        flags = os.O_PATH | os.O_CLOEXEC | (0 if follows else os.O_NOFOLLOW)
+        with kernel.program_rights():
+            yield keep(kernel.open_at(start, name, flags, NO_MAGIC_LINKS))
+
+
+def _is_free(handle: int, free: Sequence[str]) -> bool:
+    """Return True for a file in `free`, and for one without a name.
+
+    Pipes, memory files and files that were removed belong to nobody else.
+    """
+    path = os.readlink(kernel.proc(f"self/fd/{handle}"))
+    removed = os.stat(handle).st_nlink == 0
+    return (
+        removed or not path.startswith("/") or any(is_within(path, each) for each in free)
+    )
+
+
+def _copied(thread: int, number: int) -> int:
+    """Duplicate a descriptor of another process. Raises OSError."""
+    handle = os.pidfd_open(int(_status(thread)["Tgid"]))
+    try:
+        return kernel.syscall("pidfd_getfd", handle, number, 0)
+    finally:
+        os.close(handle)
+
+
+def _status(pid: int | str) -> dict[str, str]:
+    with open(kernel.proc(f"{pid}/status"), encoding="utf-8", errors="replace") as file:
+        lines = (line.partition(":") for line in file)
+        return {name: value.strip() for name, _, value in lines}
+
+
+SAME = ("Uid", "Gid", "Groups")
+PLACES = ("root", "ns/user", "ns/mnt")
+
+
+def _require_same_rights(pid: int) -> None:
+    """Raise OSError for a caller that may do less than the program that was started.
+
+    It has another user, sees another root, or gave up capabilities, so a deputy with the
+    program's rights could do more than it.
+    """
+    mine, its = _status("self"), _status(pid)
+    fewer = int(its["CapEff"], 16) & kernel.ON_FILES != (
+        int(mine["CapEff"], 16) & kernel.ON_FILES if os.geteuid() == 0 else 0
+    )
+    if fewer or any(mine[each] != its[each] for each in SAME):
+        raise OSError(errno.EACCES, "the caller has other rights")
+    for each in PLACES:
+        places = (os.stat(kernel.proc(f"{who}/{each}")) for who in ("self", pid))
+        if not os.path.samestat(*places):
+            raise OSError(errno.EACCES, "the caller sees another tree")
+
+
+def _is_inside(thread: int) -> bool:
+    """Return True for a process or thread below this supervisor."""
+    mine, pid = os.getpid(), thread
+    while pid > 1:
+        with open(kernel.proc(f"{pid}/stat"), encoding="utf-8", errors="replace") as file:
+            # the command's name, in parentheses, may hold spaces and parentheses
+            pid = int(file.read().rpartition(")")[2].split()[1])
+        if pid == mine:
+            return True
+    return False

@@ -1,0 +1,542 @@
+"""Attacks from inside a sandbox: each wall holds, for root and for an ordinary user.
+
+The attacks are those of a hostile program, bounded in time. A race runs for a few seconds, and for
+a minute in the nightly tests.
+"""
+
+import contextlib
+import os
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import walls
+from tests.support.walls import OTHER_USER, USERS, World, may_run
+from tests.support.ways import seen
+
+NAMES = {0: "root", OTHER_USER: "user"}
+RACE_S = 5.0
+NIGHTLY_RACE_S = 60.0
+
+
+def _world(kind: str, user: int) -> Iterator[World]:
+    if not may_run(user):
+        pytest.skip("no interpreter that this user may run")
+    with walls.world(kind, user) as found:  # type: ignore[arg-type]
+        yield found
+
+
+@pytest.fixture(params=USERS, ids=lambda user: NAMES.get(user, "user"))
+def overlay(request: pytest.FixtureRequest) -> Iterator[World]:
+    yield from _world("overlay", request.param)
+
+
+@pytest.fixture(params=USERS, ids=lambda user: NAMES.get(user, "user"))
+def landlock(request: pytest.FixtureRequest) -> Iterator[World]:
+    yield from _world("landlock", request.param)
+
+
+@pytest.fixture(
+    params=[(kind, user) for kind in ("overlay", "landlock") for user in USERS],
+    ids=lambda each: f"{each[0]}-{NAMES.get(each[1], 'user')}",
+)
+def either(request: pytest.FixtureRequest) -> Iterator[World]:
+    yield from _world(*request.param)
+
+
+@pytest.fixture(
+    params=[RACE_S, pytest.param(NIGHTLY_RACE_S, marks=pytest.mark.nightly)],
+    ids=["short", "long"],
+)
+def race_s(request: pytest.FixtureRequest) -> float:
+    return float(request.param)
+
+
+RENAMES_A_FOLDER = """
+# a thread swaps the folder above for a link that leads out, while folders are renamed
+try: os.mkdir("a")
+except OSError: os.chdir(os.environ["TMPDIR"]); os.makedirs("a"); os.mkdir("data")
+os.makedirs("a/up/victim"); os.symlink(HOME, "a/out")
+end = time.monotonic() + SECONDS
+def swap():
+    while time.monotonic() < end:
+        for one, two in (("up", "kept"), ("out", "up"), ("up", "out"), ("kept", "up")):
+            try: os.rename("a/" + one, "a/" + two)
+            except OSError: pass
+threading.Thread(target=swap).start()
+number = 0
+while time.monotonic() < end:
+    number += 1
+    for old, new in (("a/up/.ssh", f"got{number}"), ("data", f"a/up/new{number}"),
+                     (f"a/up/new{number}", "data")):
+        try: os.rename(old, new)
+        except OSError: pass
+    if os.path.exists(f"got{number}/mine.txt"):
+        through("read " + open(f"got{number}/mine.txt").read())
+"""
+
+
+def test_renaming_a_folder_leads_nowhere_else(either, race_s) -> None:
+    """Nothing acts by a path for the program: a parent that is swapped meanwhile leads nowhere."""
+    before = seen(either.home)
+    found = either.attack(RENAMES_A_FOLDER, seconds=race_s)
+    assert found.refused == ""
+    assert found.output == ""
+    assert seen(either.home) == before
+
+
+REACHES_THE_HOST = """
+pids = {os.getppid(), 1} | {int(n) for n in os.listdir("/proc") if n.isdigit()} - {os.getpid()}
+for pid in pids:
+    for name in ("fd", "root/home", "cwd", "task"):
+        place = f"/proc/{pid}/{name}"
+        if name == "fd":
+            try: numbers = os.listdir(place)
+            except OSError: continue
+            for number in numbers:
+                try: through(f"{place}/{number}: {os.listdir(f'{place}/{number}')[:3]}")
+                except OSError: pass
+    tried(f"memory of {pid}", lambda: open(f"/proc/{pid}/mem", "rb"))
+    tried(f"environment of {pid}", lambda: open(f"/proc/{pid}/environ").read())
+"""
+
+
+def test_no_open_file_of_another_process_is_in_reach(either) -> None:
+    """Neither folders that the supervisor holds open, nor its memory and environment."""
+    assert either.attack(REACHES_THE_HOST).output == ""
+
+
+CONNECTS = """
+# the name of a socket of the program's own is swapped for a link to a hidden one
+own = socket.socket(socket.AF_UNIX); own.bind("own"); own.listen(64)
+threading.Thread(target=lambda: [own.accept() for _ in iter(int, 1)], daemon=True).start()
+os.symlink(HOME + "/socket", "link")
+os.mkdir("real"); os.symlink(HOME, "hidden")
+for name in (HOME + "/socket", f"/proc/self/root{HOME}/socket", "link"):
+    tried("connected to " + name, lambda: socket.socket(socket.AF_UNIX).connect(name))
+end = time.monotonic() + SECONDS
+def swap():
+    while time.monotonic() < end:
+        for one, two in (("own", "kept"), ("link", "own"), ("own", "link"), ("kept", "own")):
+            try: os.rename(one, two)
+            except OSError: pass
+threading.Thread(target=swap).start()
+while time.monotonic() < end:
+    there = socket.socket(socket.AF_UNIX); there.settimeout(0.2)
+    try:
+        there.connect("own"); peer = there.getpeername()
+    except OSError:
+        continue
+    finally:
+        there.close()
+    if peer == HOME + "/socket": through("reached the hidden socket")
+"""
+SWAPS_SOCKETS = """
+# the number of a network socket is given to a Unix socket while its address is looked at
+SOCK, UNIX = 9, 10
+address = struct.pack("=H", 1) + (HOME + "/socket").encode() + bytes(2)
+inet = socket.socket(); unix = socket.socket(socket.AF_UNIX)
+end = time.monotonic() + SECONDS
+os.dup2(inet.fileno(), SOCK)
+def swap():
+    while time.monotonic() < end:
+        os.dup2(unix.fileno(), SOCK); os.dup2(inet.fileno(), SOCK)
+threading.Thread(target=swap).start()
+while time.monotonic() < end:
+    if libc.connect(SOCK, address, len(address)) == 0:
+        through("reached the hidden socket"); break
+"""
+
+
+@contextlib.contextmanager
+def listening(place: Path, user: int) -> Iterator[list[str]]:
+    """A server on a socket of the user's; the list says who came."""
+    came: list[str] = []
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(place))
+        os.chown(place, user, user)
+        server.listen(1024)
+        server.setblocking(False)
+        yield came
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                server.accept()[0].close()
+                came.append("a connection")
+
+
+@pytest.mark.parametrize("code", [CONNECTS, SWAPS_SOCKETS], ids=["names", "numbers"])
+def test_a_hidden_socket_is_not_reached(either, race_s, code) -> None:
+    """By its name, a link, or a swap of either between the look and the connection."""
+    inside = "os.chdir(os.environ['TMPDIR'])\n" + code
+    with listening(either.home / "socket", either.user) as came:
+        found = either.attack(inside, seconds=race_s)
+    assert found.refused == ""
+    assert found.output == ""
+    assert came == []
+
+
+REACHES_OTHERS = """
+tried("a socket without a file", lambda: socket.socket(socket.AF_UNIX).connect("\\0" + NAME))
+def datagram():
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out: out.sendto(b"x", HOME + "/log")
+def datagram_by_pair():
+    one, _ = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM); one.sendto(b"x", HOME + "/log")
+tried("a datagram", datagram)
+tried("a datagram by a pair", datagram_by_pair)
+"""
+
+
+def test_sockets_without_a_file_and_datagrams_reach_nobody(either) -> None:
+    """Also with an open network."""
+    name = f"walls-{os.getpid()}"
+    with (
+        socket.socket(socket.AF_UNIX) as server,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as log,
+    ):
+        server.bind("\0" + name)
+        server.listen()
+        log.bind(str(either.home / "log"))
+        os.chown(either.home / "log", either.user, either.user)
+        log.setblocking(False)
+        found = either.attack(f"NAME = {name!r}\n" + REACHES_OTHERS)
+        with pytest.raises(BlockingIOError):
+            log.recv(1)
+    assert found.output == ""
+
+
+OWN_SOCKETS = """
+import multiprocessing.connection as mc
+os.chdir(os.environ["TMPDIR"])
+server = mc.Listener(family="AF_UNIX"); client = mc.Client(server.address)
+server.accept().send("hello"); through(client.recv())
+port = socket.create_server(("127.0.0.1", 0)); socket.create_connection(port.getsockname())
+through("network")
+refused = socket.socket(); refused.settimeout(1)
+try: refused.connect(("127.0.0.1", 1))
+except ConnectionRefusedError: through("refused")
+try: socket.socket(socket.AF_UNIX).connect("nowhere")
+except FileNotFoundError: through("absent")
+"""
+
+
+def test_the_programs_own_sockets_work(either) -> None:
+    """In the file tree and on the network, and errors are those of the kernel."""
+    found = either.attack(OWN_SOCKETS)
+    assert found.output == "hello\nnetwork\nrefused\nabsent\n"
+
+
+BUSY_SERVER = """
+os.chdir(os.environ["TMPDIR"])
+server = socket.socket(socket.AF_UNIX); server.bind("busy"); server.listen(0)
+for _ in range(4):
+    try: socket.socket(socket.AF_UNIX).connect("busy")
+    except OSError as problem: through("busy"); break
+"""
+
+
+def test_a_server_that_takes_nobody_stops_no_supervisor(landlock) -> None:
+    """A deputy never waits for the program."""
+    assert landlock.attack(BUSY_SERVER).output == "busy\n"
+
+
+CHANGES_FILES = """
+MINE = BESIDE + "/mine.txt"
+number = os.open(MINE, os.O_RDONLY)
+def by_name(name): tried("chmod " + name, lambda: os.chmod(name, 0o600))
+for name in (MINE, f"/proc/self/fd/{number}", f"/proc/thread-self/fd/{number}", f"/dev/fd/{number}",
+             f"/proc/{os.getpid()}/fd/{number}", f"/proc/self/root{MINE}",
+             f"/proc/thread-self/root{MINE}", f"/proc/self/task/{os.getpid()}/root{MINE}"):
+    by_name(name)
+tried("fchmod", lambda: os.fchmod(number, 0o600))
+tried("utime", lambda: os.utime(MINE)); tried("futime", lambda: os.utime(number))
+tried("chown", lambda: os.chown(MINE, os.getuid(), os.getgid()))
+tried("xattr", lambda: os.setxattr(MINE, "user.walls", b"x"))
+tried("fxattr", lambda: os.setxattr(number, "user.walls", b"x"))
+import fcntl
+flags = struct.pack("l", 0x80)  # FS_NOATIME_FL
+tried("chattr", lambda: fcntl.ioctl(number, 0x40086602, flags))
+machine = os.uname().machine
+for name, call_ in {"fchmodat2": (452, -100, MINE.encode(), 0o600, 0),
+                    "file_setattr": (469, -100, MINE.encode(), bytes(32), 32, 0)}.items():
+    if call(*call_) == 0: through(name)
+if call(425, 8, ctypes.create_string_buffer(120)) >= 0: through("io_uring")
+if machine == "x86_64":
+    import mmap
+    # by the interface of 32 bits: chmod is 15 there
+    low = libc.mmap; low.restype = ctypes.c_void_p
+    place = low(ctypes.c_void_p(0x10000000), 8192, 7, 0x22 | 0x40, -1, 0)
+    if place == 0x10000000:
+        ctypes.memmove(place + 4096, MINE.encode() + bytes(1), len(MINE) + 1)
+        code = bytes.fromhex("53b80f000000bb00100010b980010000cd805bc3")
+        ctypes.memmove(place, code, len(code))
+        if ctypes.CFUNCTYPE(ctypes.c_int)(place)() == 0: through("chmod of 32 bits")
+"""
+CHANGES_FILES_IN_A_RACE = """
+# the name, or the number, of an own file is given to the user's while it is looked at
+MINE = BESIDE + "/mine.txt"
+os.chdir(os.environ["TMPDIR"])
+open("own", "w").close(); os.symlink(MINE, "link")
+own, mine = os.open("own", os.O_RDONLY), os.open(MINE, os.O_RDONLY)
+NUMBER = 50
+os.dup2(own, NUMBER)
+end = time.monotonic() + SECONDS
+def swap():
+    while time.monotonic() < end:
+        os.dup2(mine, NUMBER); os.dup2(own, NUMBER)
+        for one, two in (("own", "kept"), ("link", "own"), ("own", "link"), ("kept", "own")):
+            try: os.rename(one, two)
+            except OSError: pass
+threading.Thread(target=swap).start()
+before = os.stat(MINE)
+while time.monotonic() < end:
+    for attempt in (lambda: os.chmod("own", 0o600), lambda: os.fchmod(NUMBER, 0o600),
+                    lambda: os.utime(NUMBER), lambda: os.utime("own")):
+        try: attempt()
+        except OSError: pass
+    after = os.stat(MINE)
+    if (before.st_mode, before.st_mtime_ns) != (after.st_mode, after.st_mtime_ns):
+        through("changed"); break
+"""
+
+
+@pytest.mark.parametrize("foreign", [True, False], ids=["foreign", "own"])
+def test_modes_times_and_attributes_stay_under_landlock(landlock, foreign) -> None:
+    """By other names, open files, another architecture, io_uring, and calls of newer kernels."""
+    before = seen(landlock.beside)
+    assert landlock.attack(CHANGES_FILES, foreign=foreign).output == ""
+    assert seen(landlock.beside) == before
+
+
+def test_no_race_changes_a_mode_or_a_time_under_landlock(landlock, race_s) -> None:
+    before = seen(landlock.beside)
+    assert landlock.attack(CHANGES_FILES_IN_A_RACE, seconds=race_s).output == ""
+    assert seen(landlock.beside) == before
+
+
+CHANGES_ITS_OWN = """
+os.chdir(os.environ["TMPDIR"])
+open("own", "w").write("x"); os.symlink("own", "link"); os.mkdir("folder")
+number = os.open("own", os.O_RDONLY)
+folder = os.open("folder", os.O_RDONLY)
+os.chmod("own", 0o640); os.fchmod(number, 0o604); assert os.stat("own").st_mode & 0o777 == 0o604
+os.chmod(f"/proc/self/fd/{number}", 0o601); assert os.stat("own").st_mode & 0o777 == 0o601
+os.chmod("folder", 0o700, dir_fd=None); os.chmod("own", 0o600, dir_fd=os.open(".", os.O_RDONLY))
+os.utime("own", (5, 6.5)); assert os.stat("own").st_mtime == 6.5
+os.utime(number, ns=(7, 8)); assert os.stat("own").st_mtime_ns == 8
+os.utime("own"); assert os.stat("own").st_mtime > 1e9
+os.utime("link", (1, 2), follow_symlinks=False); assert os.lstat("link").st_mtime == 2
+assert os.stat("own").st_mtime > 1e9
+os.chown("own", os.getuid(), -1); os.lchown("link", -1, os.getgid())
+os.setxattr("own", "user.a", b"value"); assert os.getxattr(number, "user.a") == b"value"
+os.setxattr(number, "user.b", b""); os.removexattr("own", "user.a")
+os.removexattr(number, "user.b")
+assert os.listxattr("own") == []
+for attempt in (lambda: os.chmod("nowhere", 0o600), lambda: os.utime("nowhere")):
+    try: attempt()
+    except FileNotFoundError: pass
+import tempfile
+removed = tempfile.TemporaryFile(); os.fchmod(removed.fileno(), 0o600)
+os.fchmod(os.memfd_create("m"), 0o600)
+through("done")
+"""
+
+
+@pytest.mark.parametrize("foreign", [True, False], ids=["foreign", "own"])
+def test_a_program_changes_its_own_files_as_usual(either, foreign) -> None:
+    """Modes, times, owners and attributes; what is missing is missing."""
+    assert either.attack(CHANGES_ITS_OWN, foreign=foreign).output == "done\n"
+
+
+WRITES_TO_THE_KERNEL = """
+null = os.stat("/dev/null").st_rdev
+def opens(path):
+    if os.path.exists(path) and os.stat(path).st_rdev != null:  # which stands for what is shut
+        tried("may write " + path, lambda: os.close(os.open(path, os.O_WRONLY)))
+for folder in ("/proc/sys/kernel", "/proc/sys/vm", "/proc/irq", "/proc/fs", "/proc/driver"):
+    for place, _, names in os.walk(folder):
+        for name in names[:4]: opens(os.path.join(place, name))
+for path in ("/proc/sysrq-trigger", "/proc/sys/kernel/core_pattern", "/proc/dynamic_debug/control",
+             "/sys/kernel/mm/transparent_hugepage/enabled",
+             "/sys/power/state", "/sys/kernel/profiling"):
+    opens(path)
+for place in ("/sys/fs/cgroup", "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/unified"):
+    tried("a control group in " + place, lambda: os.mkdir(place + "/walls"))
+for entry in os.scandir("/dev"):
+    if stat.S_ISBLK(entry.stat(follow_symlinks=False).st_mode): opens(entry.path)
+for path in ("/dev/loop-control", "/dev/kmsg", "/dev/mem", "/dev/watchdog"): opens(path)
+mode = os.stat("/dev/null").st_mode & 0o777
+tried("chmod of a device", lambda: os.chmod("/dev/null", mode))
+tried("a new device", lambda: os.mknod("/dev/walls", stat.S_IFCHR | 0o600, os.makedev(1, 1)))
+tried("a device elsewhere",
+      lambda: os.mknod(os.environ["TMPDIR"] + "/d", stat.S_IFBLK | 0o600, os.makedev(254, 0)))
+"""
+USUAL_DEVICES = """
+open("/dev/null", "w").write("x"); os.urandom(4); open("/dev/zero", "rb").read(3)
+open("/dev/shm/walls", "w").write("x"); os.unlink("/dev/shm/walls")
+main, other = os.openpty(); os.write(main, b"x")
+open("/proc/self/comm").read(); open("/proc/self/oom_score_adj", "w").write("600")
+assert os.listdir("/sys/class"); through("done")
+"""
+
+
+@pytest.mark.parametrize("foreign", [True, False], ids=["foreign", "own"])
+def test_the_kernels_files_and_disks_cannot_be_written(either, foreign) -> None:
+    """As in containers: /proc's settings, /sys and control groups are read-only."""
+    assert either.attack(WRITES_TO_THE_KERNEL, foreign=foreign).output == ""
+
+
+@pytest.mark.parametrize("foreign", [True, False], ids=["foreign", "own"])
+def test_usual_devices_and_its_own_process_work(either, foreign) -> None:
+    assert either.attack(USUAL_DEVICES, foreign=foreign).output == "done\n"
+
+
+CAPABILITIES = """
+status = dict(l.split(":", 1) for l in open("/proc/self/status").read().splitlines())
+through(status["CapEff"].strip()); through(status["CapBnd"].strip())
+"""
+
+
+def test_root_keeps_a_short_list_of_capabilities(either) -> None:
+    """Those on its own files, users and ports; an ordinary user has none."""
+    allowed = {0, 1, 3, 4, 5, 6, 7, 8, 10, 14, 31}
+    effective, _ = (int(line, 16) for line in either.attack(CAPABILITIES).output.split())
+    held = {number for number in range(64) if effective & 1 << number}
+    assert held <= (allowed if either.user == 0 else set())
+
+
+ESCAPES_BY_MOUNTS = """
+# in namespaces of its own, where it may mount: neither a new view of the host, nor a wall removed
+flags = 0x10000000 | 0x00020000
+if libc.unshare(flags) == 0:
+    attempts = {
+        "umount": lambda: libc.umount2(b"/proc/sys", 2),
+        "umount home": lambda: libc.umount2(HOME.encode(), 2),
+        "remount": lambda: libc.mount(b"", b"/proc/sys", b"", 32 | 4096, None),
+        "remount sys": lambda: libc.mount(b"", b"/sys", b"", 32 | 4096, None),
+        "proc": lambda: libc.mount(b"proc", b"/mnt", b"proc", 0, None),
+        "sysfs": lambda: libc.mount(b"sysfs", b"/mnt", b"sysfs", 0, None),
+    }
+    for name, attempt in attempts.items():
+        if attempt() == 0: through(name)
+tried("key", lambda: open(HOME + "/.ssh/mine.txt"))
+"""
+
+
+def test_namespaces_inside_open_nothing(either) -> None:
+    assert either.attack(ESCAPES_BY_MOUNTS).output == ""
+
+
+HARMS_OTHERS = """
+if sys.platform != "linux": sys.exit()
+tried("CPUs", lambda: os.sched_setaffinity(OUTSIDE, {0}))
+tried("policy", lambda: os.sched_setscheduler(OUTSIDE, os.SCHED_BATCH, os.sched_param(0)))
+tried("nice", lambda: os.setpriority(os.PRIO_PROCESS, OUTSIDE, 5))
+tried("nice of all", lambda: os.setpriority(os.PRIO_USER, os.getuid(), 5))
+tried("stop", lambda: os.kill(OUTSIDE, signal.SIGSTOP))
+tried("signal 0", lambda: os.kill(OUTSIDE, 0))
+import resource
+tried("limit", lambda: resource.prlimit(OUTSIDE, resource.RLIMIT_NPROC, (10, 10)))
+if os.uname().machine == "x86_64":
+    if call(251, 1, OUTSIDE, 3 << 13) == 0: through("I/O priority")
+    if call(256, OUTSIDE, 0, None, None) == 0: through("memory")
+def handle(): os.close(os.pidfd_open(OUTSIDE))
+def autogroup(): open(f"/proc/{OUTSIDE}/autogroup", "w").write("5")
+tried("autogroup", autogroup)
+tried("oom", lambda: open(f"/proc/{OUTSIDE}/oom_score_adj", "w").write("900"))
+"""
+HARMS_ITSELF = """
+import resource
+os.sched_setaffinity(0, os.sched_getaffinity(0)); os.sched_setaffinity(os.getpid(), {0})
+os.setpriority(os.PRIO_PROCESS, 0, 3); os.setpriority(os.PRIO_PROCESS, os.getpid(), 4)
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+child = os.fork()
+if not child: time.sleep(60)
+os.sched_setaffinity(child, {0}); os.setpriority(os.PRIO_PROCESS, child, 5)
+os.kill(child, signal.SIGKILL); os.waitpid(child, 0)
+thread = threading.Thread(target=time.sleep, args=(1,)); thread.start()
+os.sched_setaffinity(thread.native_id, {0}); signal.pthread_kill(thread.ident, 0)
+through("done")
+"""
+
+
+@contextlib.contextmanager
+def bystander(user: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of the same user outside, such as the other arm or the gate itself."""
+    words = [walls.python(user), "-I", "-S", "-c", "import time; time.sleep(600)"]
+    with subprocess.Popen(words, **walls._as(user)) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_foreign_code_leaves_other_processes_alone(either) -> None:
+    """Their CPUs, priority, limits and signals, although they belong to the same user."""
+    with bystander(either.user) as process:
+        before = os.sched_getaffinity(process.pid), os.getpriority(os.PRIO_PROCESS, process.pid)
+        assert either.attack(HARMS_OTHERS, outside=process.pid).output == ""
+        after = os.sched_getaffinity(process.pid), os.getpriority(os.PRIO_PROCESS, process.pid)
+        assert after == before
+        assert process.poll() is None
+
+
+def test_foreign_code_does_with_its_own_processes_what_it_likes(either) -> None:
+    assert either.attack(HARMS_ITSELF).output == "done\n"
+
+
+LEAVES_MEMORY = """
+KEY = 0x77616c6c
+libc.shmget.restype = libc.msgget.restype = libc.semget.restype = ctypes.c_int
+if libc.shmget(KEY, 4096, 0) >= 0: through("memory of the run before")
+if libc.msgget(KEY, 0) >= 0: through("messages of the run before")
+if libc.semget(KEY, 1, 0) >= 0: through("semaphores of the run before")
+libc.shmget(KEY, 4096, 0o1600); libc.msgget(KEY, 0o1600); libc.semget(KEY, 1, 0o1600)
+try: queue = ctypes.CDLL("librt.so.1").mq_open
+except OSError: queue = libc.mq_open
+if queue(b"/walls", 0) >= 0: through("a queue of the run before")
+queue(b"/walls", 0o102, 0o600, None)
+if os.uname().machine == "x86_64":
+    if call(250, 10, -4, b"user", b"walls") >= 0: through("a key of the run before")
+    call(248, b"user", b"walls", b"x", 1, -4)
+"""
+
+
+def test_nothing_is_carried_from_run_to_run(either) -> None:
+    """By System V's memory, messages and semaphores, POSIX queues and the kernel's key rings."""
+    assert [either.attack(LEAVES_MEMORY).output for _ in range(2)] == ["", ""]
+
+
+OUTLIVES = """
+if os.fork() == 0:
+    os.setsid(); signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if os.fork() == 0:
+        time.sleep(3); open(os.environ["TMPDIR"] + "/late", "w")
+"""
+
+
+def test_no_process_outlives_its_run(either) -> None:
+    """Not even one that left the session and takes no notice of signals."""
+    either.attack(OUTLIVES)
+    held = subprocess.run(["ps", "-u", str(either.user), "-o", "args="], capture_output=True)
+    assert str(either.folder) not in held.stdout.decode()
+
+
+GIVES_UP_RIGHTS = """
+os.chdir(os.environ["TMPDIR"])
+open("roots", "w").close(); os.chmod("roots", 0o644); os.chmod(".", 0o777)
+if os.getuid() == 0:
+    child = os.fork()
+    if not child:
+        os.setgroups([]); os.setresgid(7, 7, 7); os.setresuid(7, 7, 7)
+        tried("a user that it became changes root's file", lambda: os.chmod("roots", 0o666))
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+
+
+def test_a_deputy_does_nothing_for_one_with_fewer_rights(landlock) -> None:
+    """It acts with the program's rights, so not for a part that gave some up."""
+    assert landlock.attack(GIVES_UP_RIGHTS).output == ""
