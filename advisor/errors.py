@@ -143,3 +143,7 @@ class NodeLostError(AdvisorError, exit_code=28):
         super().__init__(message)
         self.again = again
         """Another node may do."""
+
+
+class IsolationError(AdvisorError, exit_code=29):
+    """Host on which foreign code could leave its sandbox."""

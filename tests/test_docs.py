@@ -44,6 +44,19 @@ def test_every_config_that_the_page_of_workloads_names_exists(root) -> None:
         assert (root / config).exists(), config
 
 
+def test_each_sentence_on_isolation_names_the_test_that_holds_it(root) -> None:
+    """In a comment at the end of its line; only headings and what introduces a list need none."""
+    text = "\n".join(path.read_text() for path in (root / "tests").rglob("test_*.py"))
+    tests = set(re.findall(r"^def (test_\w+)", text, re.MULTILINE)) | {"benchmark"}
+    page = (root / "docs/isolation.md").read_text(encoding="utf-8")
+    for line in page.splitlines():
+        rule = re.fullmatch(r"#.*|\|[ -|]*|\| (kind|deputy) \|.*|.*:|.*stand around them\.|", line)
+        if rule is None:
+            named = re.search(r"<!-- (\w+) -->", line)
+            assert named, line
+            assert named[1] in tests, line
+
+
 @pytest.mark.parametrize("path", schemas.SCHEMAS, ids=lambda path: path.name)
 def test_a_committed_schema_has_not_drifted(path) -> None:
     """`python -m tests.schemas` writes it anew."""

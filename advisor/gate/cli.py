@@ -166,6 +166,8 @@ def _publish(
 def _measure(args: argparse.Namespace, inputs: Inputs, job: github.Job) -> GateRecord:
     cwd = Path.cwd()
     unprotected = setup_step.unprotected(cwd)
+    if os.geteuid() == 0:
+        say(setup_step.AS_ROOT)
     github.refuse_foreign(os.environ, allow=args.allow_forks, unprotected=unprotected)
     with contextlib.ExitStack() as stack:
         if job.active:

@@ -26,6 +26,7 @@ from advisor.gate.schema import (
 from advisor.gate.sequential_test import LOOKS
 from advisor.model import Machine, MeasurePlan, digest_of
 from advisor.numbers import number
+from advisor.sandbox.scheduling import Watch
 
 LOOKS_OF: dict[Mode, tuple[int, ...]] = {"ab": LOOKS, "noise": (12,), "history": (2,)}
 """Pairs at which it may end; two are a session of history."""
@@ -58,6 +59,7 @@ class Session:
     plans: dict[str, MeasurePlan] = field(default_factory=dict, init=False)
     budget: Budget = field(init=False)
     """Begins with the first warm-up."""
+    watch: Watch = field(default_factory=Watch, init=False)
 
     def __post_init__(self) -> None:
         base = self.processes.arms["base"]
@@ -93,6 +95,8 @@ class Session:
         )
         for program in self._open():
             self._warm_up(program)
+        if changed := self.watch.changed():
+            say(f"{changed} during the warm-up; it is put back")
         while open_programs := self._open():
             for program in open_programs:
                 self._measure_pair(program)
@@ -156,12 +160,13 @@ class Session:
         entry = self.programs[program.name]
         order = next(itertools.islice(orders(self.inputs.seed), len(entry.kept), None))
         runs = {arm: self._run(program, arm) for arm in order}
+        changed = self.watch.changed()
         quiet = self.mode == "history"  # another day's runs are those of a quiet machine
         pair = PairEntry(
             number=len(entry.pairs) + 1,
             order="base first" if order == ARMS else "head first",
             **runs,
-            discarded=verdict.why_again(**runs, needs_quiet=quiet),
+            discarded=changed or verdict.why_again(**runs, needs_quiet=quiet),
         )
         self.update(program.name, pairs=[*entry.pairs, pair])
         say(f"{program.name}: {_summary(pair)}")

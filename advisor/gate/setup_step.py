@@ -13,7 +13,7 @@ from advisor.gate.checkout import Checkout, git
 from advisor.runner.job import Job
 from advisor.runner.launch import Launched
 from advisor.runner.output import plain
-from advisor.sandbox.capabilities import checkout_policy, detect_isolation
+from advisor.sandbox.capabilities import checkout_policy, detect_isolation, require_walls
 from advisor.sandbox.path_policy import caches, is_within
 
 PACKAGE = str(Path(__file__).resolve().parents[1])
@@ -24,6 +24,10 @@ ALWAYS_SHOWN = ("/run/opengl-driver", "/etc/resolv.conf")
 SEARCH_PATHS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH")
 MADE_FOLDERS = (".venv", "build")
 """Made before a setup: Landlock allows nothing new beside `.git`."""
+AS_ROOT = (
+    "running as root: base and head get no disks, mounts, raw network or writable /proc/sys and "
+    "/sys. An ordinary user is safer."
+)
 LIMIT_S = 3600.0
 TAIL_LINES = 20
 POLL_S = 0.2
@@ -40,7 +44,7 @@ def set_up(
 ) -> str | None:
     """Run the setup; return its failure or None."""
     cwd, top = checkout.cwd, str(checkout.top)
-    offer = detect_isolation(str(cwd))
+    offer = detect_isolation(str(cwd), foreign=True)
     wanted = [checkout.top / name for name in MADE_FOLDERS if offer.kind == "landlock"]
     made = [folder for folder in wanted if not folder.exists()]
     for folder in made:
@@ -80,8 +84,9 @@ def set_up(
 
 
 def unprotected(cwd: Path) -> str:
-    """Reach of untrusted code on this host; empty if isolated."""
-    offer = detect_isolation(str(cwd))
+    """Reach of untrusted code on this host; empty if isolated. Raises IsolationError."""
+    require_walls(str(cwd))
+    offer = detect_isolation(str(cwd), foreign=True)
     if offer.kind != "guard":
         return ""
     return (

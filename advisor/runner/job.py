@@ -8,12 +8,14 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from advisor.config.originals import candidate_path
 from advisor.model import Trial
 from advisor.runner.supervisor import SPEC
+from advisor.sandbox import scheduling
 from advisor.sandbox.capabilities import cache_variables, trial_policy
 from advisor.sandbox.path_policy import caches
 from advisor.sandbox.policy import SandboxPolicy
@@ -54,6 +56,8 @@ class Job:
     candidates: tuple[tuple[str, str, str], ...] = ()
     """Each: path, content in base64, and the user's file that gives permissions."""
     sandbox: SandboxPolicy
+    scheduling: dict[str, Any] = field(default_factory=scheduling.at_start)
+    """CPUs, priorities and limits that the command begins with."""
 
 
 def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:

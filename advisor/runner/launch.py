@@ -34,6 +34,8 @@ class Launched:
         self.started = time.time()
         self.pid: int | None = None
         """The command's process; None until it started, or if it could not."""
+        self.helpers: tuple[int, ...] = ()
+        """Processes of the sandbox beside the command."""
         self.exit_code: int | None = None
         """Exit code of the command, or minus its signal."""
         self.refused: str | None = None
@@ -89,6 +91,7 @@ class Launched:
             match event["event"]:
                 case "started":
                     self.pid, self.started = event["pid"], event["time"]
+                    self.helpers = tuple(event["helpers"])
                 case "exited":
                     self.exit_code = event["code"]
                 case "refused":

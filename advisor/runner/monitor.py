@@ -20,7 +20,7 @@ from advisor.runner.launch import Launched
 from advisor.runner.measuring import Measuring
 from advisor.runner.output import Printed, Tally, joined
 from advisor.runner.process_records import ProcessRecord, Records
-from advisor.runner.resources import TreeSampler, oom_kills, parts_limit_s
+from advisor.runner.resources import TreeSampler, oom_kills, own_numbers, parts_limit_s
 
 TICK_S = 0.1
 """Interval between checks; the command's end needs none."""
@@ -38,6 +38,8 @@ BUSY_CPUS = 0.05
 WARM_STEPS = 3
 """Whole steps in which a silence may be a compilation, or the first's long pass."""
 PROGRESS_S = 2.0
+NOBODY = 2**31 - 1
+"""No process has this number: Linux ends far below."""
 
 End = Literal[
     "exited", "measured", "start-limit", "hang", "total-limit", "cancelled", "not-started"
@@ -113,6 +115,7 @@ class Monitor:
         """Epoch seconds of the start, the last step, or the end of what stepped."""
         self._reported = 0.0
         self._tree = TreeSampler(launched.supervisor_pid)
+        self._host_pids: dict[int, int] = {}
 
     def until_end(self) -> TrialExit:
         while True:
@@ -131,7 +134,7 @@ class Monitor:
             self._launched.wait(EXIT_S)
         stacks = self._stacks() if end in {"hang", "start-limit"} else ""
         launched = self._launched
-        left_behind = _children(launched.supervisor_pid) if end == "exited" else 0
+        left_behind = self._left_behind() if end == "exited" else 0
         if end in {"exited", "not-started"}:  # its last words may still arrive
             launched.stop()
         # nothing counts that a program ended by us says or raises from here on
@@ -160,7 +163,9 @@ class Monitor:
 
     def _end(self, now: float) -> End | None:
         launched = self._launched
-        stepping = [p for p in self._processes if p.state == "stepping" and _alive(p.pid)]
+        stepping = [
+            p for p in self._processes if p.state == "stepping" and self._alive(p.pid)
+        ]
         self._note_signs(now, at_work=bool(stepping) or self._tally.lines > 0)
         if self._cancel.is_set():
             return "cancelled"
@@ -198,7 +203,9 @@ class Monitor:
 
     def _left_alone(self) -> bool:
         plan = self._trial.plan
-        aside = any(each.state == "aside" and _alive(each.pid) for each in self._processes)
+        aside = any(
+            each.state == "aside" and self._alive(each.pid) for each in self._processes
+        )
         late = time.time() - self._launched.started > LOST_S
         lost = late and not self._processes and isolating(self._trial.command) is not None
         return (aside or lost) and plan.mode == "window" and plan.unit_regex is None
@@ -215,19 +222,42 @@ class Monitor:
         if stopped:
             self._full_since = min(self._full_since, now)
             # one just stopped still flushes its output
-            leaving = any(_alive(process.pid) for process in stopped)
+            leaving = any(self._alive(process.pid) for process in stopped)
             return not (stepping or leaving) or now - self._full_since > RANKS_GRACE_S
         enough = count.lines > plan.min_steps and count.seconds >= plan.measure_s
         return plan.mode == "window" and enough
 
     def _stacks(self) -> str:
-        asked = [pid for pid in sorted(self._records.stacks()) if _alive(pid)]
+        asked = [pid for pid in sorted(self._records.stacks()) if self._alive(pid)]
         for pid in asked:
             with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGUSR1)
+                os.kill(self._host_pid(pid), signal.SIGUSR1)
         time.sleep(STACKS_S if asked else 0.0)
         texts = self._records.stacks()
         return "\n".join(f"process {pid}:\n{texts[pid]}" for pid in asked if texts.get(pid))
+
+    def _left_behind(self) -> int:
+        """Count living processes that the supervisor adopted."""
+        with contextlib.suppress(psutil.Error):
+            below = psutil.Process(self._launched.supervisor_pid).children(recursive=True)
+            program = [each.pid for each in below if each.pid not in self._launched.helpers]
+            return sum(_alive(pid) for pid in program)
+        return 0
+
+    def _alive(self, pid: int) -> bool:
+        """Return True for a living process that its record calls `pid`."""
+        return _alive(self._host_pid(pid))
+
+    def _host_pid(self, pid: int) -> int:
+        """Return the host's number of a process that the program calls `pid`.
+
+        Foreign code has a process space of its own, where other numbers hold.
+        """
+        if not self._launched.helpers:
+            return pid
+        if pid not in self._host_pids:
+            self._host_pids |= own_numbers(self._launched.supervisor_pid)
+        return self._host_pids.get(pid, NOBODY)
 
     def _report(self) -> None:
         now = time.time()
@@ -237,14 +267,6 @@ class Monitor:
         steps = max((process.steps for process in self._processes), default=0)
         state = f"steps: {steps}" if steps else "starting"
         self._say(f"{state}, {now - self._launched.started:.0f} s")
-
-
-def _children(supervisor_pid: int) -> int:
-    """Living processes that the supervisor adopted."""
-    with contextlib.suppress(psutil.Error):
-        below = psutil.Process(supervisor_pid).children(recursive=True)
-        return sum(_alive(each.pid) for each in below)
-    return 0
 
 
 def _alive(pid: int) -> bool:

@@ -141,6 +141,16 @@ class TreeSampler:
         return max(0.0, (last.value - first.value) / (last.time - first.time))
 
 
+def own_numbers(root: int) -> dict[int, int]:
+    """Return the numbers of processes below `root` by those in their own process space."""
+    found = {}
+    for process in tree(root):
+        status = text_of(Path(f"/proc/{process.pid}/status"))
+        if numbers := re.search(r"^NSpid:\s(.+)$", status, re.MULTILINE):
+            found[int(numbers[1].split()[-1])] = process.pid
+    return found
+
+
 def _memory(process: psutil.Process) -> float:
     with contextlib.suppress(psutil.AccessDenied, AttributeError):
         return float(process.memory_full_info().pss)

@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from advisor.sandbox import open_sandbox
+from advisor.sandbox import open_sandbox, scheduling
 from advisor.sandbox.base import Sandbox
 from advisor.sandbox.kernel import (
     PR_SET_CHILD_SUBREAPER,
@@ -52,8 +52,10 @@ def main() -> None:
     prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphans of the command become ours
     sandbox = open_sandbox(job["sandbox"], job["cwd"])
     command: int | None = None
-    stage = "scratch"
+    stage = "start"
     try:
+        scheduling.apply(job["scheduling"])
+        stage = "scratch"
         lay_out(job)
         stage = "isolation"
         sandbox.enter()
@@ -65,7 +67,7 @@ def main() -> None:
                 os.chmod(path, stat.S_IMODE(os.stat(original).st_mode))
         stage = "start"
         command = start(job, sandbox)
-        emit("started", pid=command)
+        emit("started", pid=command, helpers=sorted(sandbox.helpers))
         while not control.ended:
             control.wait(sandbox)
             for pid, code in reaped():

@@ -13,12 +13,19 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
-from advisor.errors import UsageError
+from advisor.errors import IsolationError, UsageError
 from advisor.machine.host import memory_limit_bytes
 from advisor.model import Trial
 from advisor.sandbox import selftest
 from advisor.sandbox.layers import remove_tree
-from advisor.sandbox.path_policy import INDUCTOR, around, caches, is_within, mps_pipes
+from advisor.sandbox.path_policy import (
+    INDUCTOR,
+    around,
+    caches,
+    downloads,
+    is_within,
+    mps_pipes,
+)
 from advisor.sandbox.policy import KINDS, LAYER_FOLDER, Kind, SandboxPolicy
 
 FORCED = "GPU_ADVISOR_ISOLATION"
@@ -32,13 +39,18 @@ TESTED_BYTES = 64 << 20
 """Layers of the self-test: they hold the copies beside mounts."""
 
 
-def detect_isolation(cwd: str, environ: Mapping[str, str] = os.environ) -> SandboxPolicy:
-    """Find the best isolation for `cwd`. Raises UsageError."""
+def detect_isolation(
+    cwd: str, environ: Mapping[str, str] = os.environ, *, foreign: bool = False
+) -> SandboxPolicy:
+    """Find the best isolation for `cwd`. Raises UsageError.
+
+    A kind holds if a self-test got through none of its walls; `foreign` code has more of them.
+    """
     forced = environ.get(FORCED) or None
     if forced is not None and forced not in KINDS:
         msg = f"{FORCED} is {forced!r}; it may be {', '.join(KINDS)}, or not be set."
         raise UsageError(msg)
-    found = _detected(os.path.realpath(cwd), forced)
+    found = _detected(os.path.realpath(cwd), forced, foreign)
     if forced is not None and found.kind != forced:
         msg = (
             f"{FORCED} asks for {forced}, which does not hold here: {found.why_not_better}."
@@ -47,30 +59,66 @@ def detect_isolation(cwd: str, environ: Mapping[str, str] = os.environ) -> Sandb
     return found
 
 
+def require_walls(cwd: str, environ: Mapping[str, str] = os.environ) -> None:
+    """Refuse foreign code where only some of its walls stand. Raises IsolationError.
+
+    Where none do, the caller knows that the code is not isolated, and says so.
+    """
+    found = detect_isolation(cwd, environ, foreign=True)
+    own = detect_isolation(cwd, environ)
+    if found.kind == "guard" and own.kind != "guard":
+        msg = (
+            f"Not all walls around base and head stand here: {found.why_not_better}. "
+            f"Run on another host, or set {FORCED}=guard to run them without any."
+        )
+        raise IsolationError(msg)
+
+
 @cache
-def _detected(cwd: str, forced: str | None) -> SandboxPolicy:
+def _detected(cwd: str, forced: str | None, foreign: bool) -> SandboxPolicy:
     refused: list[str] = []
     for kind in [each for each in KINDS if forced in (None, each)]:
-        why = None if kind == "guard" else _try(kind, cwd)
+        why = None if kind == "guard" else _try(kind, cwd, foreign=foreign)
+        undecided = ""
+        if why is not None and kind == "landlock" and not foreign:
+            undecided, why = why, _try(kind, cwd, undecided=why)
         if why is None:
             reasons = "; ".join(refused) or (f"{FORCED} asks for it" if forced else "")
-            return SandboxPolicy(kind=kind, why_not_better=reasons)
+            return SandboxPolicy(kind=kind, why_not_better=reasons, undecided=undecided)
         refused.append(f"{kind}: {why}")
     return SandboxPolicy(kind="guard", why_not_better="; ".join(refused))
 
 
-def _try(kind: Kind, cwd: str, layers: str | None = None) -> str | None:
+def _try(
+    kind: Kind,
+    cwd: str,
+    layers: str | None = None,
+    *,
+    foreign: bool = False,
+    undecided: str = "",
+) -> str | None:
     """Return why `kind` fails here, with layers in memory or `layers`."""
     folder = ""
     try:
-        if kind == "overlay" and (foreign := _foreign_group(cwd)):
-            return foreign
+        if kind == "overlay" and (group := _foreign_group(cwd)):
+            return group
         folder = tempfile.mkdtemp(prefix="gpu-advisor-attempt-", dir=layers)
-        space = 0 if layers else TESTED_BYTES
-        policy = SandboxPolicy(kind=kind, layers=folder, upper_bytes=space)
+        places = [os.path.join(folder, name) for name in ("layers", "hidden")]
+        for place in places:
+            os.mkdir(place)
+        hidden = os.path.realpath(places[1]) if foreign else ""
+        policy = SandboxPolicy(
+            kind=kind,
+            layers=places[0],
+            upper_bytes=0 if layers else TESTED_BYTES,
+            hidden=(hidden,) if foreign else (),
+            network=not foreign,
+            undecided=undecided,
+        )
+        given = {"policy": dataclasses.asdict(policy), "cwd": cwd, "hidden": hidden}
         tried = subprocess.run(
             [sys.executable, "-I", "-S", selftest.__file__],
-            input=json.dumps({"policy": dataclasses.asdict(policy), "cwd": cwd}),
+            input=json.dumps(given),
             capture_output=True,
             text=True,
             check=False,
@@ -94,13 +142,15 @@ def trial_policy(
     A program that may write in its directory may not write what is spared, nor beside it.
     A call's trials share `kept`.
     """
-    found = detect_isolation(trial.cwd, environ)
+    found = detect_isolation(trial.cwd, environ, foreign=bool(trial.hidden))
     pipes = mps_pipes(environ)
     passes = list(filter(None, (str(scratch), str(kept), str(temporary), pipes)))
     if trial.allow_writes and found.kind == "landlock":
         passes += _but(os.path.realpath(trial.cwd), map(os.path.realpath, trial.spared))
+    filled: list[str] = []
     if found.kind == "landlock" and not trial.hidden:
-        passes += _downloads(environ, os.path.realpath(trial.cwd))
+        filled = _downloads(environ, os.path.realpath(trial.cwd))
+        passes += filled
     folder = environ.get(LAYER_FOLDER)
     on_disk = folder or (
         found.kind == "overlay" and saves_as_usual(str(scratch.parent), trial.cwd)
@@ -109,6 +159,7 @@ def trial_policy(
     return dataclasses.replace(
         found,
         passes=tuple(passes),
+        filled=tuple(filled),
         caches=_caches(environ, passes, kept) if found.kind == "overlay" else (),
         layers=str(Path(folder, f"gpu-advisor-{tag}") if folder else scratch / "layers"),
         upper_bytes=0 if on_disk else _upper_bytes(),
@@ -174,18 +225,19 @@ def _but(folder: str, spared: Iterable[str]) -> list[str]:
 
 
 def _downloads(environ: Mapping[str, str], cwd: str) -> list[str]:
-    """Return caches that hold only downloads."""
-    known = list(caches(environ))
+    """Return folders that hold only downloads, those that are there."""
     home = os.path.realpath(environ.get("HOME") or os.path.expanduser("~"))
-    with contextlib.suppress(OSError):
-        os.mkdir(known[0][1], 0o700)  # XDG_CACHE_HOME: the program could not make it
-    apart = [cwd, home, *(folder for cache, folder in known if cache.rebuilt)]
-    found = {
-        folder for cache, folder in known if not cache.rebuilt and os.path.isdir(folder)
-    }
-    return [
-        each for each in sorted(found) if not any(is_within(path, each) for path in apart)
-    ]
+    rebuilt = (folder for cache, folder in caches(environ) if cache.rebuilt)
+    apart, found = [cwd, home, *rebuilt], set()
+    for folder, is_made in downloads(environ):
+        if any(is_within(path, folder) for path in apart):
+            continue
+        with contextlib.suppress(OSError):
+            if is_made:
+                os.makedirs(folder, 0o700)
+        if os.path.isdir(folder):
+            found.add(os.path.realpath(folder))
+    return sorted(found)
 
 
 def _caches(

@@ -1,12 +1,13 @@
 """Landlock: unprivileged denial of writes elsewhere, and a filter for what it does not know."""
 
+import contextlib
 import os
 import stat
 import struct
 from collections.abc import Mapping
 from typing import Any
 
-from advisor.sandbox import deputies, kernel, untrusted
+from advisor.sandbox import deputies, kernel, layers, untrusted
 from advisor.sandbox.base import Sandbox
 from advisor.sandbox.path_policy import open_devices
 from advisor.sandbox.seccomp import SyscallListener
@@ -36,9 +37,11 @@ class Landlock(Sandbox):
     def __init__(self, policy: Mapping[str, Any]) -> None:
         super().__init__()
         self._passes = tuple(policy["passes"])
+        self._filled = tuple(policy["filled"])
+        self._before: dict[str, tuple[int, ...]] = {}
         self._foreign = bool(policy["hidden"])
         """Its program may harm others: head of a gate, or code of a fork."""
-        self._decides = policy["decides"]
+        self._decides = not policy["undecided"]
         self._read = untrusted.readable(policy)
         calls = list(deputies.metadata(self._passes))
         if self._foreign:
@@ -49,6 +52,19 @@ class Landlock(Sandbox):
                 *deputies.SHARED_BY_NUMBER,
             ]
         self.listener = SyscallListener(calls)
+
+    def enter(self) -> None:
+        self._before = layers.files_in(self._filled)
+
+    def changes(self, copies: str) -> dict[str, Any] | None:
+        """Compare the user's folders of downloads with what they were."""
+        del copies
+        if not self._filled:
+            return None
+        after = layers.files_in(self._filled)
+        if max(len(self._before), len(after)) >= layers.LOOKED_AT_LIMIT:
+            return None  # each time others may be left out
+        return layers.real_changes(self._before, after)
 
     def confine(self) -> None:
         since = version()
@@ -68,7 +84,13 @@ class Landlock(Sandbox):
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
         kernel.syscall("landlock_restrict_self", ruleset, 0)
         os.close(ruleset)
-        self.listener.confine(decides=self._decides)
+        if self._decides:
+            self.listener.confine()
+            return
+        with contextlib.suppress(
+            OSError
+        ):  # as far as it goes; the policy's notes tell the rest
+            self.listener.confine(decides=False)
 
     def _own_processes(self) -> str:
         """Return what of /proc may be written: for root and foreign code its own process alone.

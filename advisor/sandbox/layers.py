@@ -5,7 +5,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from advisor.sandbox import kernel
@@ -22,6 +22,8 @@ ITEM_SUFFIXES = (
 )  # fmt: skip
 """Files of items, whose content is compared between trials."""
 RESULTS_LIMIT = 16
+LOOKED_AT_LIMIT = 20_000
+"""Files in caches of downloads that are compared: about 50 ms."""
 COPIED_BYTES = 64 << 20
 """Largest file of items copied out of a layer."""
 
@@ -118,6 +120,36 @@ def _real(path: str, host: int) -> os.stat_result | None:
 
 def _mark(status: os.stat_result) -> tuple[int, ...]:
     return status.st_mode, status.st_size, status.st_uid, status.st_gid, status.st_mtime_ns
+
+
+def files_in(folders: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Return the marks of files in `folders` by path, of LOOKED_AT_LIMIT at most."""
+    found: dict[str, tuple[int, ...]] = {}
+    waiting = list(folders)
+    while waiting and len(found) < LOOKED_AT_LIMIT:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+                    else:
+                        found[entry.path] = _mark(entry.stat(follow_symlinks=False))
+        except OSError:
+            continue
+    return found
+
+
+def real_changes(
+    before: Mapping[str, tuple[int, ...]], after: Mapping[str, tuple[int, ...]]
+) -> dict[str, Any]:
+    """Return files that a program really changed or removed, as `Sandbox.changes` does.
+
+    New ones are what the folders are for.
+    """
+    changed = sorted(path for path in after if before.get(path, after[path]) != after[path])
+    removed = sorted(path for path in before if path not in after)
+    listed = {"changed": changed[:LISTED_LIMIT], "removed": removed[:LISTED_LIMIT]}
+    return {"created": [], **listed, "sealed": [], "full": False}
 
 
 def remove_tree(folder: str) -> None:

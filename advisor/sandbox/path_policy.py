@@ -97,6 +97,33 @@ CACHES = (
 )
 
 
+DOWNLOADS: dict[str, tuple[str, ...]] = {
+    "HF_HOME": ("hub", "datasets", "modules", "xet", "assets", "metrics", "evaluate"),
+    "TORCH_HOME": ("hub", "datasets"),
+    "XDG_CACHE_HOME": (
+        "clip", "whisper", "open_clip", "timm", "modelscope", "kagglehub", "torch_extensions",
+    ),
+}  # fmt: skip
+"""Folders of downloads in caches that hold other things, too, such as a token or a browser's.
+
+All other caches that are not rebuilt hold downloads alone.
+"""
+MADE = ("HF_HOME", "TORCH_HOME")
+"""Of these an absent `hub` is made before a trial, which could not make it."""
+
+
+def downloads(environ: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
+    """Yield folders that hold only downloads, and whether an absent one is to be made."""
+    for cache, folder in caches(environ):
+        if cache.rebuilt:
+            continue
+        for name in DOWNLOADS.get(cache.variable, ("",)):
+            yield (
+                os.path.join(folder, name).rstrip("/"),
+                cache.variable in MADE and name == "hub",
+            )
+
+
 def caches(environ: Mapping[str, str]) -> Iterator[tuple[Cache, str]]:
     home = environ.get("HOME") or os.path.expanduser("~")
     for cache in CACHES:

@@ -24,6 +24,8 @@ class SandboxPolicy:
     kind: Kind = "guard"
     passes: tuple[str, ...] = ()
     """Folders really written to: the trial's own."""
+    filled: tuple[str, ...] = ()
+    """Those of `passes` that are the user's, for downloads; changes in them are listed."""
     sealed: tuple[str, ...] = ()
     """Places in `passes` shown read-only by an overlay."""
     caches: tuple[tuple[str, str], ...] = ()
@@ -38,8 +40,8 @@ class SandboxPolicy:
     upper_bytes: int = 0
     """Limit of writes in memory; 0: `layers` is on a disk, which is the limit."""
     private_memory: bool = True
-    decides: bool = True
-    """The supervisor decides on calls that name files; False where another listens already."""
+    undecided: str = ""
+    """Why the supervisor cannot decide on calls, such as another that listens; empty if it can."""
     why_not_better: str = ""
 
     @property
@@ -48,6 +50,11 @@ class SandboxPolicy:
 
     @property
     def notes(self) -> tuple[str, ...]:
+        if self.undecided:
+            why = self.undecided
+            return (
+                f"the program could change modes, times and attributes of your files: {why}",
+            )
         if self.kind != "guard":
             return ()
         return (f"not isolated: what the program writes is real ({self.why_not_better})",)

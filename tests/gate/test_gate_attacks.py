@@ -1,6 +1,7 @@
 """Each attack of a hostile head or its setup fails, and works where nothing isolates it."""
 
 import json
+import os
 import re
 import socket
 import time
@@ -34,7 +35,7 @@ TOKENS = {
     "BACKUP_URL": f"https://user:{SECRET}@example.com/",
 }
 KINDS = ("overlay", "landlock")
-OPEN_UNDER_LANDLOCK = ("call_a_service_of_the_host", "send_a_datagram_to_a_daemon")
+OPEN_UNDER_LANDLOCK = ("call_a_service_of_the_host",)
 """The guide says so."""
 HARMS_ANY_HOST = (
     "take_the_walls_down", "nest_namespaces", "climb_out_of_the_root",
@@ -211,6 +212,34 @@ def test_the_folder_of_the_runner_is_hidden_by_its_marks(tmp_path) -> None:
     (tmp_path / "runner" / ".runner").touch()
     assert str(tmp_path / "runner") in hidden_folders(environ)
     assert "/" not in hidden_folders(environ)
+
+
+PINS_THE_GATE = """
+import os
+pid = os.getpid()
+while pid > 1:
+    pid = int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1])
+    words = open(f"/proc/{pid}/cmdline").read() if pid > 1 else ""
+    if os.environ["GPU_ADVISOR_ARM"] == "head" and "advisor\\0gate" in words:
+        os.sched_setaffinity(pid, {min(os.sched_getaffinity(pid))})
+print("throughput:", len(os.sched_getaffinity(0)))
+"""
+
+
+def test_a_pair_during_which_the_gate_was_slowed_is_discarded(two) -> None:
+    """Where nothing isolates: each run still begins with all CPUs, and the reason is told."""
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("needs two CPUs")
+    repo = two(PINS_THE_GATE, f"{PINS_THE_GATE} ")
+    repo.env[FORCED] = "guard"
+    words = ("--command", "python bench.py", "--max-minutes", "0.15")
+    found = repo.run(repo.command(*words))
+    assert found.record.verdict not in {"pass", "regression"}
+    pairs = found.record.programs[0].pairs
+    assert pairs, found.stderr
+    assert {pair.discarded for pair in pairs} == {"something changed its CPUs of gpu-advisor"}
+    cpus = len(os.sched_getaffinity(0))
+    assert {rate.mean for run in pairs[-1].runs for rate in run.rates.values()} == {cpus}
 
 
 def test_without_isolation_the_report_says_so_and_a_variable_can_be_handed_over(two) -> None:

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,14 @@ def deep(folder: Path, levels: int = DEEP) -> None:
         os.close(here)
         here = below
     os.close(here)
+
+
+@pytest.fixture(autouse=True)
+def _leave_nothing_deep(tmp_path: Path) -> Iterator[None]:
+    """Whoever removes the tests' own folders may not know trees so deep."""
+    yield
+    for path in tmp_path.iterdir():
+        subprocess.run(["rm", "-rf", str(path)], check=True)
 
 
 def test_a_tree_of_any_depth_is_removed(tmp_path) -> None:

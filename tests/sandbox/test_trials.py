@@ -1,6 +1,7 @@
 """What a trial is under each kind: what it sees, what it is told, what is told of it."""
 
 import contextlib
+import errno
 import os
 import subprocess
 import sys
@@ -92,6 +93,34 @@ def test_new_files_of_items_are_looked_into(do, project) -> None:
         ("out/p.jsonl", 1, 1.0),
         ("rewritten.csv", 1, 9.0),
     }
+
+
+def test_folders_are_renamed_by_the_program_itself(do, project) -> None:
+    """The kernel refuses, as in containers: Python, `mv` and `shutil.move` copy; C does not."""
+    for name in ("by python", "by mv", "by shutil", "by C", "empty", "full/x"):
+        (project / name / "sub").mkdir(parents=True)
+        (project / name / "sub" / "file").write_text(name)
+    code = (
+        "import ctypes, errno, os, pathlib, shutil, subprocess\n"
+        "os.rename('by python', 'new'); pathlib.Path('new').rename('newer')\n"
+        "assert open('newer/sub/file').read() == 'by python' and not os.path.exists('by python')\n"
+        "subprocess.run(['mv', 'by mv', 'moved'], check=True); shutil.move('by shutil', 'new2')\n"
+        "assert open('moved/sub/file').read() == 'by mv'\n"
+        "libc = ctypes.CDLL(None, use_errno=True)\n"
+        "assert libc.rename(b'by C', b'c') == -1 and ctypes.get_errno() == errno.EXDEV\n"
+        "for old, new, problem in (('full', 'empty', errno.ENOTEMPTY),\n"
+        "        ('full', 'full/inside', errno.EINVAL), ('nowhere', 'x', errno.ENOENT)):\n"
+        "    try: os.rename(old, new); raise SystemExit(new)\n"
+        "    except OSError as found: assert found.errno == problem, found\n"
+        "os.mkdir('tmp-checkpoint'); os.rename('tmp-checkpoint', 'checkpoint-1')\n"
+        "try: os.rename('/etc/hostname', '/var/tmp/walls')\n"
+        "except OSError as found: print(found.errno == errno.EXDEV or found.errno)\n"
+        "else: print(True)"
+    )
+    before = seen(project)
+    run = do.measured("overlay", code)
+    assert run.stdout_tail.strip() in {"True", str(errno.EACCES), str(errno.ENOENT)}
+    assert seen(project) == before
 
 
 def test_what_is_written_is_bounded(do, monkeypatch) -> None:
@@ -206,12 +235,42 @@ def test_the_trials_own_folders_and_caches_can_be_written_under_landlock(do, tmp
 
 def test_a_cache_of_downloads_is_filled_under_landlock(do, project, tmp_path) -> None:
     """A library that reads a model locks its folder. A cache around the project stays shut."""
-    cache = tmp_path / "hub"
-    write = "import os; open(os.environ['XDG_CACHE_HOME'] + '/model.lock', 'w')"
-    do.measured("landlock", write, env=(("XDG_CACHE_HOME", str(cache)),))  # which was not there
-    assert [path.name for path in cache.iterdir()] == ["model.lock"]
-    failure = do.failed("landlock", write, env=(("XDG_CACHE_HOME", str(project.parent)),))
+    cache = tmp_path / "cache"
+    write = "import os; open(os.environ['HF_HOME'] + '/hub/model.lock', 'w')"
+    do.measured("landlock", write, env=(("HF_HOME", str(cache)),))  # which was not there
+    assert [path.name for path in (cache / "hub").iterdir()] == ["model.lock"]
+    write = "import os; open(os.environ['HF_HUB_CACHE'] + '/model.lock', 'w')"
+    failure = do.failed("landlock", write, env=(("HF_HUB_CACHE", str(project.parent)),))
     assert failure.kind == "write-denied"
+
+
+@pytest.mark.parametrize("name", ["token", "other/file"])
+def test_what_is_no_download_in_a_cache_stays_shut_under_landlock(do, tmp_path, name) -> None:
+    """A token beside the models, and what other programs keep in ~/.cache."""
+    for variable in ("HF_HOME", "XDG_CACHE_HOME"):
+        file = tmp_path / variable / name
+        file.parent.mkdir(parents=True)
+        file.write_text("precious")
+        for code in ("open({0!r}, 'w')", "import os; os.unlink({0!r})"):
+            env = ((variable, str(tmp_path / variable)),)
+            failure = do.failed("landlock", code.format(str(file)), env=env)
+            assert failure.kind == "write-denied"
+        assert file.read_text() == "precious"
+
+
+def test_changes_in_a_cache_of_downloads_are_listed_under_landlock(do, tmp_path) -> None:
+    """They are real. New files are what the folder is for."""
+    hub = tmp_path / "cache" / "hub"
+    hub.mkdir(parents=True)
+    for name in ("changed", "gone", "same"):
+        (hub / name).write_text(name)
+    code = (
+        f"import os; os.chdir({str(hub)!r}); open('changed', 'a').write('x'); os.unlink('gone')\n"
+        "open('new', 'w'); open('same').read()"
+    )
+    run = do.measured("landlock", code, env=(("HF_HOME", str(hub.parent)),))
+    assert run.notes == (f"the program changed or removed {hub}/changed, {hub}/gone",)
+    assert run.files_created == ()
 
 
 def test_a_call_that_cannot_be_judged_is_denied(project) -> None:

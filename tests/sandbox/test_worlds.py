@@ -16,6 +16,7 @@ from advisor.sandbox import kernel, open_sandbox, overlay
 from advisor.sandbox.mounts import FOLDERS_LIMIT, FileTree, Mount, plan
 from advisor.sandbox.policy import SandboxPolicy
 from tests.sandbox.conftest import NAMESPACE, ROOT, Outcome, outcome_of
+from tests.support.processes import ran
 
 pytestmark = pytest.mark.slow
 
@@ -169,6 +170,19 @@ def test_where_a_folder_above_is_of_another_group_all_is_written() -> None:
 
         assert does(4321, make, f"{folder}/l", str(mine))
         assert not list(Path(folder).rglob("runs"))
+
+
+@needs_root
+def test_a_project_of_another_group_is_not_covered(tmp_path) -> None:
+    """A namespace of an ordinary user holds one group."""
+    os.chown(tmp_path, 4321, 1234)
+    code = (
+        "import os, sys; from advisor.sandbox import capabilities\n"
+        "os.setgroups([]); os.setresgid(4321, 4321, 4321); os.setresuid(4321, 4321, 4321)\n"
+        "print(capabilities._foreign_group(sys.argv[1]))"
+    )
+    found = ran(sys.executable, "-c", code, str(tmp_path), cwd=ROOT)
+    assert "belongs to group 1234" in found.stdout
 
 
 def test_an_overlay_in_which_nothing_can_be_made_is_not_offered(tmp_path) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.runner.launch import START
+from advisor.sandbox import scheduling
 from advisor.sandbox.policy import Kind, SandboxPolicy
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -107,6 +108,7 @@ class World:
             "spec": "",
             "candidates": [],
             "sandbox": asdict(policy),
+            "scheduling": scheduling.read(),
         }
         (scratch / ".kept").mkdir()
         os.chown(scratch / ".kept", self.user, self.user)
