@@ -78,6 +78,7 @@ def main() -> None:
         while not control.ended:
             control.wait(sandbox)
     left = end_all(command, control, sandbox)
+    sandbox.end()
     changes = sandbox.changes(os.path.join(job["scratch"], "results"))
     sandbox.leave()
     full = is_full(job["scratch"])

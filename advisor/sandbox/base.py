@@ -21,7 +21,7 @@ class Sandbox:
         self.laid: list[str] = []
         """Files on the host, removed after the program's end."""
         self.helpers: set[int] = set()
-        """Processes of ours beside the program; they end with it, by `leave`."""
+        """Processes of ours beside the program, until `end`."""
 
     def enter(self) -> None:
         """Enter the isolation before the program. Raises OSError."""
@@ -35,6 +35,17 @@ class Sandbox:
     def confine(self) -> None:
         """Confine the process just before the command."""
 
+    def end(self) -> None:
+        """End the helpers, before anything is read that the program wrote.
+
+        With the first process of a process space ends whatever is left in it.
+        """
+        for pid in self.helpers:
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+        self.helpers.clear()
+
     def changes(self, copies: str) -> dict[str, Any] | None:
         """Changes by the program, read after its end; None if unknown.
 
@@ -47,8 +58,5 @@ class Sandbox:
 
     def leave(self) -> None:
         """Return to the host's files and drop the layers."""
-        for pid in self.helpers:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
         if self.listener:
             self.listener.close()

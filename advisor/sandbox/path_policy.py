@@ -35,8 +35,11 @@ def open_devices() -> tuple[str, ...]:
 
 def _devices(folder: str) -> Iterator[tuple[str, bool]]:
     """Yield entries, and whether they are shut; folders with a block device one by one."""
-    with os.scandir(folder) as entries:
-        found = sorted(entries, key=lambda entry: entry.name)
+    try:
+        with os.scandir(folder) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+    except OSError:
+        return
     for entry in found:
         if entry.is_symlink():
             continue

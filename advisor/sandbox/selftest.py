@@ -28,6 +28,8 @@ from advisor.sandbox.base import Sandbox
 KEY = "key"
 """Name of the hidden file."""
 WAIT_S = 10.0
+LONGEST_NAME = 100
+"""Bytes of a socket's name; the kernel takes 107."""
 
 
 class Outside(NamedTuple):
@@ -62,6 +64,7 @@ def problem_of(policy: dict[str, Any], cwd: str, hidden: str) -> str | None:
         except OSError as problem:
             return _words(problem)
         finally:
+            sandbox.end()
             with contextlib.suppress(OSError):
                 sandbox.leave()
         return said or None if said is not None else "the program in it ended early"
@@ -73,7 +76,7 @@ def _outside(stack: contextlib.ExitStack, cwd: str, hidden: str) -> Outside:
     if hidden:
         with open(os.path.join(hidden, KEY), "w"):
             pass
-        for address in (os.path.join(hidden, "socket"), "\0" + abstract):
+        for address in (_socket_in(hidden), "\0" + abstract):
             server = stack.enter_context(socket.socket(socket.AF_UNIX))
             server.bind(address)
             server.listen()
@@ -84,6 +87,14 @@ def _outside(stack: contextlib.ExitStack, cwd: str, hidden: str) -> Outside:
             port = near.getsockname()[1]
     ipc = os.stat("/proc/self/ns/ipc").st_ino
     return Outside(cwd, hidden, os.getpid(), abstract, port, ipc)
+
+
+def _socket_in(folder: str) -> str:
+    """Return a name of the hidden socket that fits into an address. Raises OSError."""
+    name = os.path.join(folder, "socket")
+    if len(os.fsencode(name)) <= LONGEST_NAME:
+        return name
+    return f"/proc/self/fd/{os.open(folder, os.O_PATH)}/socket"
 
 
 def _be_the_program(

@@ -112,3 +112,15 @@ def test_a_wall_that_does_not_stand_is_found(tmp_path, wall) -> None:
     words = (sys.executable, "-c", TRIES, f"{name} = {value}", json.dumps(given))
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == f"{wall} went through"
+
+
+def test_a_long_name_of_a_temporary_folder_spoils_no_test(tmp_path) -> None:
+    """Names of sockets have at most 107 bytes."""
+    long = tmp_path / ("x" * 120)
+    long.mkdir()
+    env = {**os.environ, "TMPDIR": str(long)}
+    env.pop(FORCED, None)
+    done = ran(sys.executable, "-c", DETECTS, str(tmp_path), cwd=ROOT, env=env)
+    own, _, foreign, refusal, _ = json.loads(done.stdout)
+    assert (foreign, refusal) == (own, "")
+    assert list(long.iterdir()) == []

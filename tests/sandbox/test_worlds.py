@@ -173,15 +173,16 @@ def test_where_a_folder_above_is_of_another_group_all_is_written() -> None:
 
 
 @needs_root
-def test_a_project_of_another_group_is_not_covered(tmp_path) -> None:
+def test_a_project_of_another_group_is_not_covered() -> None:
     """A namespace of an ordinary user holds one group."""
-    os.chown(tmp_path, 4321, 1234)
-    code = (
-        "import os, sys; from advisor.sandbox import capabilities\n"
-        "os.setgroups([]); os.setresgid(4321, 4321, 4321); os.setresuid(4321, 4321, 4321)\n"
-        "print(capabilities._foreign_group(sys.argv[1]))"
-    )
-    found = ran(sys.executable, "-c", code, str(tmp_path), cwd=ROOT)
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        os.chown(folder, 4321, 1234)
+        code = (
+            "import os, sys; from advisor.sandbox import capabilities\n"
+            "os.setgroups([]); os.setresgid(4321, 4321, 4321); os.setresuid(4321, 4321, 4321)\n"
+            "print(capabilities._foreign_group(sys.argv[1]))"
+        )
+        found = ran(sys.executable, "-c", code, folder, cwd=ROOT)
     assert "belongs to group 1234" in found.stdout
 
 
