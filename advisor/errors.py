@@ -145,5 +145,5 @@ class NodeLostError(AdvisorError, exit_code=28):
         """Another node may do."""
 
 
-class IsolationError(AdvisorError, exit_code=29):
+class IsolationError(UsageError, exit_code=2):
     """Host on which foreign code could leave its sandbox."""
