@@ -108,7 +108,7 @@ class Readings:
     nvidia_devices: int | None
     """Cards on the bus, with or without a driver."""
     uvm_missing: bool
-    """The driver lists a card, but CUDA's device file is missing."""
+    """The driver lists a card, but CUDA's device file is missing, and torch sees no card."""
     isolation: SandboxPolicy
     crowd: Disturbance
     own_calls: tuple[str, ...]
@@ -121,6 +121,8 @@ def take(command: Sequence[str]) -> Readings:
     """Read everything, in about three seconds."""
     crowd = contention.look(LOOK_S)  # before anything of ours works beside it
     machine, room = read_machine(), host.memory_room_bytes()
+    facts = ask(command, "facts", TypeAdapter(TorchFacts))
+    computes = isinstance(facts, TorchFacts) and bool(facts.available)
     left_gib = psutil.virtual_memory().available / GIB
     shm = Path("/dev/shm")  # noqa: S108  only looked at
     return Readings(
@@ -129,11 +131,11 @@ def take(command: Sequence[str]) -> Readings:
         ram_left_gib=left_gib if room is None else min(left_gib, room / GIB),
         shm_left_gib=shutil.disk_usage(shm).free / GIB if shm.is_dir() else None,
         nvidia_devices=nvidia_devices(),
-        uvm_missing=bool(machine.gpus) and not uvm_loaded(),
+        uvm_missing=bool(machine.gpus) and not computes and not uvm_loaded(),
         isolation=detect_isolation(str(Path.cwd())),
         crowd=crowd,
         own_calls=lock.holders(),
-        torch=ask(command, "facts", TypeAdapter(TorchFacts)),
+        torch=facts,
     )
 
 

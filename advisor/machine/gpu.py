@@ -37,22 +37,28 @@ def shown_devices(environ: Mapping[str, str]) -> tuple[Any, list[Device], str | 
     return nvml, *_visible(devices, environ)
 
 
-UVM = "dev/nvidia-uvm"
+UVM, WSL = "dev/nvidia-uvm", "dev/dxg"
+"""Device file that CUDA needs; and that of WSL2, where the former never exists."""
+_tried: set[Path] = set()
+"""Roots below which CUDA was started for its device file."""
 CU_INIT = "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"
 
 
 def uvm_loaded(root: Path = ROOT) -> bool:
-    return (root / UVM).exists()
+    """Return True if CUDA has its device file, or needs none."""
+    return (root / UVM).exists() or (root / WSL).exists()
 
 
 def load_uvm(root: Path = ROOT) -> None:
     """Load the UVM driver by one cuInit in its own process.
 
-    Its set-uid helper does nothing in a user namespace: a sandbox shows no device.
+    Its set-uid helper does nothing in a user namespace: a sandbox shows no device. Where one
+    cuInit made no file, as in a container that is given the cards otherwise, none ever will.
     """
     nvml, _ = _load()
-    if uvm_loaded(root) or nvml is None or not _devices(nvml)[0]:
+    if uvm_loaded(root) or root in _tried or nvml is None or not _devices(nvml)[0]:
         return
+    _tried.add(root)
     words = [sys.executable, "-I", "-S", "-c", CU_INIT]
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         subprocess.run(words, capture_output=True, check=False, timeout=CU_INIT_LIMIT_S)

@@ -76,6 +76,11 @@ class GpuReader:
         self.gaps: dict[str, str] = {}
         self.samples: list[GpuSample] = []
 
+    def memory_gib(self) -> float | None:
+        """All memory of the card."""
+        found = optional(self._nvml, read_memory, self._nvml, self._device.handle)
+        return found.total / GIB if found else None
+
     def sample(self, *, slow: bool = True) -> GpuSample:
         """Take one sample; `slow` adds the processes."""
         values: dict[str, Any] = {}

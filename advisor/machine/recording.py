@@ -75,6 +75,7 @@ COUNTER_WINDOW_S = 2.0
 COVERED = 0.9
 """Share of the window that samples must span to scale a counter to it."""
 IDLE = 0x1
+SHARED = "other programs worked on the card, and its counter is of all"
 NOT_READ = "too few readings of the card in the window"
 UNNAMED = "the driver does not say which programs work on the card"
 
@@ -98,6 +99,9 @@ def summed_up(
     }
     unnamed = UNNAMED if any(s.processes is not None for s in inside) else NOT_READ
     reasons = {"foreign_pids": gaps.get("processes", unnamed), **gaps}
+    if found["foreign_pids"]:  # the counter is the card's, and who used what is not told
+        found["energy_j"] = None
+        reasons["energy_j"] = SHARED
     missing = sorted(field for field, value in found.items() if value is None)
     return Telemetry(
         **found,
@@ -206,6 +210,11 @@ class Sampler:
     def __exit__(self, *_: object) -> None:
         self._stopping.set()
         self._thread.join()
+
+    def memory_gib(self, used: Sequence[Card] = ()) -> float | None:
+        """Memory of the first card used; None if the driver does not say."""
+        each = positions([reader.uuid for reader in self._readers], used) or [0]
+        return self._readers[each[0]].memory_gib() if self._readers else None
 
     def summary(self, start: float, end: float, used: Sequence[Card] = ()) -> Telemetry:
         if self._no_gpu is not None:

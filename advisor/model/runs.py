@@ -242,7 +242,7 @@ class Telemetry:
     """Most that processes of others held there, at work or not."""
     power_w: float | None = None
     energy_j: float | None = None
-    """Growth of the card's energy counter."""
+    """Growth of the card's energy counter; None where others worked on the card, too."""
     sm_clock_mhz: float | None = None
     """Median over the busy samples."""
     sm_clock_spread_pct: float | None = None

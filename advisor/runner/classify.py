@@ -198,6 +198,9 @@ COLLATERAL = re.compile(
 
 
 EVIDENCE_CHARS = 300
+CUT = " ..."
+"""End of evidence that is longer."""
+FREE_IT = "End what holds the card's memory (`nvidia-smi` names it)"
 SLOW_CPUS = 0.5
 """CPUs used by a silent but slow program; a hanging one only waits."""
 IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError"}
@@ -222,8 +225,69 @@ def wanted(trial: Trial) -> Wanted:
 
 def failed(kind: str, evidence: str, next_step: str | None = None) -> Failure:
     """Failure with its kind's next step, unless there is a better one."""
-    evidence = evidence.strip()[:EVIDENCE_CHARS]
+    evidence = shortened(evidence.strip())
     return Failure(kind=kind, evidence=evidence, next_step=next_step or NEXT_STEPS[kind])
+
+
+def shortened(text: str) -> str:
+    """Text of at most EVIDENCE_CHARS: whole sentences, else whole words and ` ...`."""
+    if len(text) <= EVIDENCE_CHARS:
+        return text
+    kept = text[:EVIDENCE_CHARS]
+    sentences, stop, _ = kept.rpartition(". ")
+    if len(sentences) > EVIDENCE_CHARS / 2:
+        return sentences + stop.rstrip()
+    return kept[: -len(CUT)].rsplit(None, 1)[0] + CUT
+
+
+_SIZE = r"([\d.]+) (bytes|[KMGT]iB)"
+_TOLD = {
+    "asked": re.compile(rf"Tried to allocate {_SIZE}"),
+    "total": re.compile(rf"total capacity of {_SIZE}"),
+    "free": re.compile(rf"of which {_SIZE} is free"),
+    "own": re.compile(rf"this process has {_SIZE} memory in use"),
+}
+"""Sizes in torch's message on memory that ran out."""
+_GIB_OF = {
+    "bytes": 1 / 2**30,
+    "KiB": 1 / 2**20,
+    "MiB": 1 / 2**10,
+    "GiB": 1.0,
+    "TiB": 2.0**10,
+}
+HELD_SHARE = 0.05
+"""Less of a card, like a desktop's windows, is not what a program ran out for."""
+MOSTLY_HELD = 0.5
+"""From this share on others have the card, and no batch size is the remedy."""
+
+
+def beside_others(
+    found: Failure, said: str, others_gib: float | None, total_gib: float | None
+) -> Failure:
+    """Failure of a card's memory, with what others held of it in front.
+
+    `said`: the program's message; it tells what NVML does not where programs of other
+    containers hold the memory. A program that would fit the empty card, and found more than
+    half of it taken, was kept out: its own batch is not the cause.
+    """
+    if found.kind != "gpu-oom":
+        return found
+    sizes = {name: _gib(pattern.search(said)) for name, pattern in _TOLD.items()}
+    asked, own, total = sizes["asked"], sizes["own"], sizes["total"] or total_gib
+    if sizes["total"] and sizes["free"] is not None and own is not None:
+        others_gib = max(others_gib or 0.0, sizes["total"] - sizes["free"] - own)
+    if not others_gib or not total or others_gib < HELD_SHARE * total:
+        return found
+    held = f"others hold {numbers.number(others_gib)} of {numbers.number(total)} GiB of the card"
+    found = replace(found, evidence=shortened(f"{held}; {found.evidence}"))
+    fits = asked is None or own is None or asked + own <= total
+    if others_gib < MOSTLY_HELD * total or not fits:
+        return replace(found, next_step=f"{FREE_IT}, or lower the batch size.")
+    return replace(found, kind="gpu-fault", next_step=f"{FREE_IT}, or take another card.")
+
+
+def _gib(match: re.Match[str] | None) -> float | None:
+    return match and float(match[1]) * _GIB_OF[match[2]]
 
 
 def classify(trial: Trial, ending: TrialExit, *, measured: bool) -> Failure | None:
@@ -237,7 +301,10 @@ def classify(trial: Trial, ending: TrialExit, *, measured: bool) -> Failure | No
 def _by_rank(ending: TrialExit, found: Failure) -> Failure:
     for process in ending.processes:
         raised = process.exception.lines if process.exception else []
-        its_own = found.evidence in raised or f"PID {process.pid}" in found.evidence
+        begun = found.evidence.removesuffix(CUT)
+        its_own = f"PID {process.pid}" in begun or any(
+            line.startswith(begun) for line in raised
+        )
         if process.world_size > 1 and its_own:
             return replace(found, evidence=f"rank {process.rank}: {found.evidence}")
     return found

@@ -11,7 +11,14 @@ from advisor.machine.contention import RUNNING, on_card
 from advisor.machine.gpu import load_uvm
 from advisor.machine.recording import Sampler
 from advisor.model import Failure, Run, Trial
-from advisor.runner.classify import classify, exceptions, failed, log_tail, wanted
+from advisor.runner.classify import (
+    beside_others,
+    classify,
+    exceptions,
+    failed,
+    log_tail,
+    wanted,
+)
 from advisor.runner.job import Job, prepare
 from advisor.runner.launch import Launched
 from advisor.runner.measured_run import failed_effects, measured_run
@@ -71,6 +78,11 @@ def run_trial(
     if failure is not None:
         cards = [process.card for process in ending.processes if process.card is not None]
         seen = card.summary(ending.started, ending.ended, cards)
+        messages = [each.message for each in exceptions(ending)]
+        said = "\n".join([*messages, ending.stderr, ending.stdout])
+        failure = beside_others(
+            failure, said, seen.gpu_mem_others_gib, card.memory_gib(cards)
+        )
         return replace(
             _by_sandbox(launched, ending, failure) or failure,
             log_tail=log_tail(ending),

@@ -128,7 +128,16 @@ def test_cuda_is_started_where_its_device_file_is_missing(nvml, tmp_path) -> Non
     place = tmp_path / gpu.UVM
     place.parent.mkdir()
     assert nvml.call(load_uvm, str(tmp_path)) == 1
+    assert nvml.call(load_uvm, str(tmp_path)) == 0, "it made none, and will not the next time"
     place.touch()
     assert nvml.call(load_uvm, str(tmp_path)) == 0
     nvml.stub.write(H100, count=0)
     assert nvml.call(load_uvm, str(tmp_path / "empty")) == 0
+
+
+def test_wsl_has_no_device_file_and_needs_none(nvml, tmp_path) -> None:
+    """There CUDA reaches the card through /dev/dxg: nothing is missing, nothing is started."""
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev" / "dxg").touch()
+    assert gpu.uvm_loaded(tmp_path)
+    assert nvml.call(load_uvm, str(tmp_path)) == 0

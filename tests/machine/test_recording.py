@@ -145,6 +145,18 @@ def test_strangers_at_work_on_the_card_are_counted(seen, foreign) -> None:
     assert dict(found.gaps).get("foreign_pids") == (UNNAMED if foreign is None else None)
 
 
+@pytest.mark.parametrize(
+    ("pids", "working", "known"), [((10,), (10,), True), ((10, 99), (10, 99), False)]
+)
+def test_joules_of_a_card_that_others_use_are_not_the_programs(pids, working, known) -> None:
+    """The counter is the card's, and no driver tells whose work it was for."""
+    seen = crowd(*pids, own=(10,), working=working)
+    counted = [replace(each, energy_j=250.0 * (each.time - START)) for each in seen]
+    found = summary(counted, 0.0, 4.0)
+    assert (found.energy_j is not None) is known
+    assert ("other programs" in dict(found.gaps).get("energy_j", "")) is not known
+
+
 def test_each_missing_figure_has_its_reason() -> None:
     """Readings that came have none, though the card withheld them for a moment."""
     withheld = dict(

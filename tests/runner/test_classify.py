@@ -8,7 +8,14 @@ import pytest
 
 from advisor.analysis.measurement import NO_RUN, Measurement
 from advisor.model import Candidate, Effects, Failure
-from advisor.runner.classify import classify, log_tail
+from advisor.runner.classify import (
+    EVIDENCE_CHARS,
+    beside_others,
+    classify,
+    failed,
+    log_tail,
+    shortened,
+)
 from advisor.runner.monitor import TrialExit
 from advisor.runner.process_records import ProcessRecord, ProgramException
 from advisor.runner.resources import oom_kills
@@ -309,3 +316,43 @@ config errors: yaml.scanner.ScannerError, pydantic.ValidationError
 def test_advice_in_the_log_gives_no_other_crash_its_name() -> None:
     crash = f"{TRACE}  File 'a.py', line 1\nValueError: odd"
     assert kind_of(replace(DIED, stdout=ADVICE, stderr=crash)) == "crash-start"
+
+
+FULL = (
+    "CUDA out of memory. Tried to allocate {asked} GiB. GPU 0 has a total capacity of 23.69 GiB of "
+    "which {free} GiB is free. Including non-PyTorch memory, this process has {own} GiB memory in "
+    "use. Of the allocated memory 0.10 GiB is allocated by PyTorch."
+)
+CONTEXT = "CUDA error: out of memory"
+
+
+@pytest.mark.parametrize(
+    ("said", "others_gib", "kind", "leads"),
+    [
+        (FULL.format(asked=2.0, free=0.09, own=0.4), 23.2, "gpu-fault", "others hold 23.2 of 23.7"),
+        (FULL.format(asked=2.0, free=0.09, own=0.4), None, "gpu-fault", "others hold 23.2 of 23.7"),
+        (CONTEXT, 23.5, "gpu-fault", "others hold 23.5 of 24.0"),
+        (FULL.format(asked=8.0, free=3.0, own=14.69), None, "gpu-oom", "others hold 6.00 of"),
+        (FULL.format(asked=30.0, free=9.0, own=0.69), None, "gpu-oom", "others hold 14.0 of"),
+        (FULL.format(asked=8.0, free=3.0, own=20.69), 0.0, "gpu-oom", "CUDA out of memory"),
+        (CONTEXT, None, "gpu-oom", "CUDA error"),
+        (CONTEXT, 0.3, "gpu-oom", "CUDA error"),
+    ],
+)
+def test_a_card_that_others_hold_leads_and_may_be_the_cause(said, others_gib, kind, leads) -> None:
+    """What would fit the empty card was kept out by them; a larger batch would not fit anyway."""
+    found = beside_others(failed("gpu-oom", said), said, others_gib, 24.0)
+    assert found.kind == kind
+    assert found.evidence.startswith(leads)
+    assert ("nvidia-smi" in found.next_step) is leads.startswith("others")
+
+
+def test_evidence_ends_with_a_sentence_or_a_word() -> None:
+    """Torch's message on memory has six hundred letters."""
+    text = FULL.format(asked=2.0, free=0.09, own=0.4) + " See the documentation." * 9
+    assert shortened(text) == text[: len(shortened(text))].rstrip()
+    assert shortened(text).endswith(".")
+    words = "word " * 100
+    assert shortened(words).endswith("word ...")
+    assert len(shortened(words)) <= EVIDENCE_CHARS
+    assert shortened("short") == "short"
