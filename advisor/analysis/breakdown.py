@@ -29,10 +29,13 @@ def shares(log: EventLog, window: Window, stretch: Span, clock: DeviceClock) -> 
     if saving:
         found["saving"] = saving
     waits = loader_waits(log, series, clock)
-    if waits is not None:
-        found["data_wait"], left = events.split(left, waits)
-    waits = waits or []
     rest = events.seconds(left)
+    if waits is not None:
+        waited_s = events.seconds_inside(waits, left)
+        if clock.marks:
+            waited_s = _idle_waits_s(log, series, waits, left, stretch) or waited_s
+        found["data_wait"], rest = waited_s, rest - waited_s
+    waits = waits or []
     watched = events.without([stretch], events.merged([*series.aside, *log.saves, *waits]))
     if clock.marks:
         parts = device_time.seconds(log, waits, clock, watched)
@@ -46,13 +49,40 @@ def shares(log: EventLog, window: Window, stretch: Span, clock: DeviceClock) -> 
     return Shares(**{name: part / window.seconds for name, part in found.items()})
 
 
+def _idle_waits_s(
+    log: EventLog,
+    series: StepSeries,
+    waits: list[Span],
+    left: list[Span],
+    stretch: Span,
+) -> float | None:
+    """Seconds of `left` in which a device idled for the loader; None without a record.
+
+    Where steps are only counted a mark comes each 20 ms, and does not tell that the device
+    still worked for a short step before. So the part of the loader's time in which it idled
+    is that of the recorded stretch.
+    """
+    own = events.merged(_own_fetches(log, series))
+    recorded_s = events.seconds_inside(own, [stretch])
+    if recorded_s <= 0:
+        return None
+    idle = events.seconds_inside(waits, [stretch]) / recorded_s
+    return idle * events.seconds_inside(own, left)
+
+
+def _own_fetches(log: EventLog, series: StepSeries) -> Iterator[Span]:
+    for fetch in log.fetches:
+        if fetch.loader in series.loaders:
+            yield Span(fetch.start, fetch.end)
+
+
 def loader_waits(
     log: EventLog, series: StepSeries, clock: DeviceClock
 ) -> list[Span] | None:
     """Waits for the loader without work on a device; None without one."""
     if series.loader is None or log.loader(series.loader).other_thread:
         return None  # or if another than the working thread waits
-    own = (fetch for fetch in log.fetches if fetch.loader in series.loaders)
+    own = _own_fetches(log, series)
     return events.merged((clock.done(fetch.start), fetch.end) for fetch in own)
 
 

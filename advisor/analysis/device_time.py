@@ -1,15 +1,21 @@
 """Device time: completion times, work and waits beside the host.
 
 A mark says when all queued until then was done; between the two the device worked. So it
-did through a call at whose end it was behind, and while the host waited for it. Else it had
-only what the host was just queueing: that time goes to what the host did.
+did through the end of a call at whose end it was behind, as long as the quickest of equal
+calls leaves it to work; and while the host waited for it. Else it had only what the host
+was just queueing: that time goes to what the host did.
+
+That the quickest call bounds the others matters beside load: a host that is held up inside a
+call leaves the device idle, and still queues more at the call's end than is done at once.
 """
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from advisor.analysis import events
 from advisor.analysis.events import DeviceMark, EventLog, Span
+from advisor.model import Shares
 
 SAME_S = 1e-6
 """A mark and a step's end so close are one moment."""
@@ -45,6 +51,29 @@ class DeviceClock:
         left_s = self.done(queued) - queued
         return left_s > max(BEHIND_S, BEHIND_SHARE * (call.end - call.start))
 
+    def took(self, call: Span) -> float:
+        """Seconds from when the device could begin a call until it was done: at least its work."""
+        return self.done(call.end + NEAR_S) - max(call.start, self.done(call.start))
+
+    def worked(self, calls: Sequence[Span]) -> Iterator[Span]:
+        """Ends of equal calls in which the device surely worked.
+
+        Each had the same work, which the quickest of them bounds. What was done after a call
+        is known by its mark.
+        """
+        behind = [call for call in calls if self.is_behind(call)]
+        least_s = min(map(self.took, behind), default=0.0)
+        for call in behind:
+            left_s = self.done(call.end + NEAR_S) - call.end
+            inside_s = min(call.end - call.start, max(0.0, least_s - left_s))
+            yield Span(call.end - inside_s, call.end)
+
+    def waited(self, wait: Span) -> Span:
+        """Wait for the device, to the end of its work; the host may have woken later."""
+        if not self.is_marked(wait.start):
+            return wait
+        return Span(wait.start, min(wait.end, self.done(wait.start)))
+
 
 def seconds(
     log: EventLog, fetches: Sequence[Span], clock: DeviceClock, within: list[Span]
@@ -62,8 +91,9 @@ def seconds(
     held = [Span(wait.start, wait.end) for wait in log.waits]
     waits = events.merged([wait for wait in held if wait.end - wait.start > WAITED_S])
     copied = events.merged(log.device_copies)
-    behind = [call for call in calls if clock.is_behind(call)]
-    busy = events.without(events.merged([*clock.marks, *behind, *waits]), copied)
+    behind = [span for alike in _equal_calls(log, fetches) for span in clock.worked(alike)]
+    waited = map(clock.waited, waits)
+    busy = events.without(events.merged([*clock.marks, *behind, *waited]), copied)
     copies = events.merged([*log.copies, *copied])
     kinds = {"compute": busy, "host_to_device": copies, "launch": calls}
     found: dict[str, float] = {}
@@ -77,6 +107,36 @@ def seconds(
     }
     _move_lost(found, delays, total)
     return found
+
+
+REFUTED = 0.02
+"""NVML's figure is of samples: a share of computing that passes it by less agrees with it."""
+
+
+def held_against(shares: Shares, util_pct: float | None) -> Shares:
+    """Shares in which the card computed no longer than NVML saw it at work.
+
+    NVML takes a moment with any kernel for one of work, so it says too much and never too
+    little. What it refutes was idle while the host launched.
+    """
+    compute, launch = shares.compute, shares.launch
+    if compute is None or launch is None or util_pct is None:
+        return shares
+    excess = compute - util_pct / 100
+    if excess <= REFUTED:
+        return shares
+    return replace(shares, compute=compute - excess, launch=launch + excess)
+
+
+def _equal_calls(log: EventLog, fetches: Sequence[Span]) -> Iterable[list[Span]]:
+    """Calls that queue the same work each time; what nests in an update is none of its own."""
+    alike: dict[object, list[Span]] = {}
+    for call in log.calls:
+        alike.setdefault((call.module, call.items), []).append(Span(call.start, call.end))
+    nested = events.merged([*log.calls, *log.passes, *fetches])
+    yield from alike.values()
+    yield [Span(each.start, each.end) for each in log.passes]
+    yield events.without(events.merged(log.updates), nested)
 
 
 def _move_lost(found: dict[str, float], held: dict[str, float], total: float) -> None:

@@ -129,6 +129,7 @@ def watch_device(session: Session, own: int) -> None:
             if is_left_alone() or (on_device and not args[0].is_cuda):
                 return original(*args, **kwargs)
             start = clock()
+            _mark_wait(session, start)
             try:
                 return original(*args, **kwargs)
             finally:
@@ -146,6 +147,8 @@ def watch_device(session: Session, own: int) -> None:
                 unseen = session.capture is not None or device.is_aside()
                 event = None if unseen else device.event()
             start = clock()
+            if was and _names_host(args, kwargs):
+                _mark_wait(session, start)
             moved = original(it, *args, **kwargs)
             queued = kwargs.get("non_blocking") or any(each is True for each in args)
             if was and not moved.is_cuda and not queued:
@@ -167,6 +170,13 @@ def watch_device(session: Session, own: int) -> None:
         )
 
 
+def _mark_wait(session: Session, start: float) -> None:
+    """Mark the work that is waited for: a busy host wakes long after it was done."""
+    device = session.device
+    if device is not None and session.capture is None and not device.is_aside():
+        device.queue(start)
+
+
 def _waited(session: Session, start: float, name: str) -> None:
     """Record a wait of the host, and the user's line, if any."""
     session.recorder.add(("wait", start, clock(), call_sites.user_site() or "", name))
@@ -177,6 +187,11 @@ def _names_card(args: Any, kwargs: Any, name: str) -> bool:
     if hasattr(target, "is_cuda"):  # the text of a tensor waits for its numbers
         return bool(target.is_cuda)
     return name == "cuda" or isinstance(target, int) or "cuda" in str(target)[:16]
+
+
+def _names_host(args: Any, kwargs: Any) -> bool:
+    target = kwargs.get("device", args[0] if args else None)
+    return not hasattr(target, "is_cuda") and str(target).startswith("cpu")
 
 
 def card_in_use(session: Session) -> int | None:

@@ -37,7 +37,8 @@ FASTER_LOADING = "faster transforms or storage"
 PARTS = {
     "data_wait": Part("waiting for data", f"more loader workers, {FASTER_LOADING}"),
     "host_to_device": Part(
-        "copies to the device", "pinned, non-blocking copies or fewer bytes"
+        "copying to the device with all waits behind it",
+        "pinned, non-blocking copies or fewer bytes",
     ),
     "launch": Part("launching small kernels", "compiling, CUDA graphs or a larger batch"),
     "sync": Part("synchronisation with the GPU", "fewer `.item()`, `.cpu()` and prints"),
@@ -192,7 +193,24 @@ def _sentence(runs: Sequence[Run], run: Run, part: str, rate: str) -> str:
     if by_events and part != "compute":
         worked = ranged(runs, lambda each: each.shares.compute, numbers.percent)
         text += f" The GPU computed during at least {worked}."
-    return text
+    return text + _driver_saw(runs) if by_events else text
+
+
+def _driver_saw(runs: Sequence[Run]) -> str:
+    """Sentence with NVML's figure: it sees kernels between launches, which events do not.
+
+    It also takes a moment with a few short kernels for one of work, so neither is the other.
+    None where others used the card, or the driver gave no figure.
+    """
+    utils = [run.telemetry.gpu_util_pct for run in runs if not run.telemetry.foreign_pids]
+    if None in utils or len(utils) < len(runs):
+        return ""
+    seen = ranged(
+        runs,
+        lambda run: (run.telemetry.gpu_util_pct or 0.0) / 100,
+        numbers.percent,
+    )
+    return f" NVML saw it at work in {seen}."
 
 
 def bottleneck_part(run: Run) -> str | None:

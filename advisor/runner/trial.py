@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from advisor.analysis.device_time import held_against
 from advisor.errors import ConfigReadOnlyError, StateBusyError, StateUnusableError
 from advisor.machine.contention import RUNNING, on_card
 from advisor.machine.gpu import load_uvm
@@ -94,9 +95,13 @@ def run_trial(
     start, end = run.window_start, run.window_end
     telemetry = card.summary(start, end, run.cards)
     left = ", ".join(map(str, launched.left or ()))
+    seen_pct = None  # the figure of a card is one rank's, if nobody else's
+    if run.ranks == 1 and telemetry.foreign_pids == 0:
+        seen_pct = telemetry.gpu_util_pct
     return replace(
         run,
         telemetry=telemetry,
+        shares=held_against(run.shares, seen_pct),
         disturbance=on_card(watch.load.between(start, end), telemetry),
         to_its_end=trial.plan.mode == "whole",
         stdout_tail=ending.stdout,

@@ -5,7 +5,7 @@ from dataclasses import asdict
 import pytest
 
 from advisor.analysis import breakdown
-from advisor.analysis.device_time import DeviceClock, seconds
+from advisor.analysis.device_time import DeviceClock, held_against, seconds
 from advisor.analysis.events import (
     DeviceMark,
     EventLog,
@@ -18,6 +18,7 @@ from advisor.analysis.events import (
 from advisor.analysis.measurement import recorded_stretch
 from advisor.analysis.step_series import OPTIMIZER, StepSeries
 from advisor.analysis.window import Window
+from advisor.model import Shares
 from tests.analysis.logs import PLAN, backward, call, detected, fetch, log_with, update
 
 PLAIN = {"data_wait": 0.4, "compute": 0.5, "other": 0.1}
@@ -178,6 +179,66 @@ def test_what_was_copied_before_the_window_is_none_of_it() -> None:
         assert each == pytest.approx(found[0])
         assert each["host_to_device"] == pytest.approx(24 / 76, abs=0.02)
         assert each["other"] == pytest.approx(28 / 76, abs=0.02)
+
+
+def held_up(stalls_s: list[float]) -> dict[str, float]:
+    """Parts of steps whose call launches for 10 ms, then queues 3 ms of work: 1 ms inside of it.
+
+    In each the host is held up in its call by so long, as others on the machine do.
+    """
+    log, marks, now = EventLog(), [], 0.0
+    for stall_s in stalls_s:
+        end = now + 0.010 + stall_s
+        call(log, now, end, 1.0)
+        marks += [(now, now), (end, end + 0.002)]
+        now = end + 0.002
+        log.waits.append(HostWait(end, now, "train.py:9", "item"))
+    return device_shares(log, marks, 0.0, now)
+
+
+def test_a_host_that_is_held_up_is_no_work_of_the_device() -> None:
+    """Equal calls queue equal work: what the quickest was done in bounds the others."""
+    quiet, crowded = held_up([0.0] * 10), held_up([0.0, *[0.030] * 9])
+    assert quiet["compute"] == pytest.approx(1.0, abs=0.01), "as far as can be known"
+    assert crowded["compute"] < 0.4
+
+
+def test_a_wait_ends_for_the_device_when_its_work_is_done() -> None:
+    """The host wakes 20 ms later, beside load."""
+    log, marks, now = EventLog(), [], 0.0
+    for _ in range(10):
+        call(log, now, now + 0.001, 1.0)
+        marks += [(now, now), (now + 0.001, now + 0.011)]
+        log.waits.append(HostWait(now + 0.001, now + 0.031, "train.py:9", "item"))
+        now += 0.031
+    assert device_shares(log, marks, 0.0, now)["compute"] == pytest.approx(11 / 31, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("util_pct", "compute"), [(None, 0.58), (40.0, 0.40), (57.0, 0.58), (97.0, 0.58)]
+)
+def test_a_share_that_nvml_refutes_is_nvmls(util_pct, compute) -> None:
+    """It never says too little; what it refutes was idle while the host launched."""
+    shares = held_against(Shares(compute=0.58, launch=0.1, other=0.32), util_pct)
+    assert shares.compute == pytest.approx(compute)
+    assert shares.compute + shares.launch + shares.other == pytest.approx(1.0)
+
+
+def test_a_device_that_works_while_the_host_loads_is_not_waited_for() -> None:
+    """Once steps are only counted, marks are too rare to tell: the recorded steps say how much."""
+    log = log_with()
+    clock = DeviceClock([])
+    for step in range(400):
+        now = 0.005 * step
+        fetch(log, now, now + 0.004, 0, 4.0)
+        call(log, now + 0.004, now + 0.005, 4.0)
+        if step < 100 or step % 4 == 0:  # each 20 ms
+            clock.marks.append(DeviceMark(now + 0.005, now + 0.009))
+    clock = DeviceClock(clock.marks)
+    log.marks.extend(clock.marks)
+    found = Window(detected(log), 150, 390)
+    shares = breakdown.shares(log, found, Span(0.1, 0.45), clock)
+    assert shares.data_wait == pytest.approx(0.0, abs=0.01)
 
 
 def test_a_copy_that_the_device_makes_itself_is_no_compute() -> None:

@@ -19,6 +19,21 @@ def line(found: Measured, begins: str) -> str:
     return next((each for each in lines if each.startswith(begins)), "")
 
 
+def test_a_card_that_others_hold_is_the_cause(measured: Measure):
+    """The program would fit the empty card: others lead, and no batch is the remedy."""
+    found = measured("cuda_zoo.py", "full", full_gib=22.0).result
+    assert found.kind == "gpu-fault"
+    assert found.evidence.startswith("others hold 22.0 of 23.7 GiB of the card")
+    assert "batch" not in found.next_step
+
+
+@pytest.mark.parametrize("where", ["copy", "loss", "step"])
+def test_work_lost_to_memory_is_no_rate(where, measured: Measure):
+    """Each fourth batch is swallowed by the program, wherever its memory ran out."""
+    found = measured("cuda_zoo.py", f"lost-{where}", "--ms", "10").result
+    assert getattr(found, "kind", "a run") == "work-not-done"
+
+
 TWO = {"cards": ("h100", "rtx-3090"), "env": {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}}
 
 

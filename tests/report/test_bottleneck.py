@@ -95,7 +95,8 @@ def test_no_sentence_contradicts_the_utilisation_that_nvidia_smi_shows(part) -> 
     """Work counted by events is a least figure, and no share is called idle."""
     shares = {"launch": 0.0, "compute": 0.2, "other": 0.1} | {part: 0.7}
     diagnosis = found(replace(at_util(74.0), shares=Shares(**shares)))
-    assert "The GPU computed during at least 20 %" in diagnosis.sentence
+    assert "The GPU computed during at least 20 %." in diagnosis.sentence
+    assert "NVML saw it at work in 74 %." in diagnosis.sentence
     for line in (diagnosis.sentence, *diagnosis.evidence):
         assert "idle" not in line
         assert "nothing to do" not in line
