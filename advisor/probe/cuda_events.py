@@ -147,8 +147,7 @@ def watch_device(session: Session, own: int) -> None:
                 unseen = session.capture is not None or device.is_aside()
                 event = None if unseen else device.event()
             start = clock()
-            if was and _names_host(args, kwargs):
-                _mark_wait(session, start)
+            _mark_wait(session, start, waits=was and _names_host(args, kwargs))
             moved = original(it, *args, **kwargs)
             queued = kwargs.get("non_blocking") or any(each is True for each in args)
             if was and not moved.is_cuda and not queued:
@@ -170,10 +169,10 @@ def watch_device(session: Session, own: int) -> None:
         )
 
 
-def _mark_wait(session: Session, start: float) -> None:
+def _mark_wait(session: Session, start: float, *, waits: bool = True) -> None:
     """Mark the work that is waited for: a busy host wakes long after it was done."""
-    device = session.device
-    if device is not None and session.capture is None and not device.is_aside():
+    device = session.device if waits and session.capture is None else None
+    if device is not None and not device.is_aside():
         device.queue(start)
 
 
