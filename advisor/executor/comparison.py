@@ -9,6 +9,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from advisor import numbers, stats
 from advisor.errors import NodeLostError
@@ -95,7 +96,7 @@ WIDEST = 300.0
 UNDER_LOAD = "Some rounds ran under background load; rerun on an idle machine."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Comparison:
     """Rounds of one test, in order."""
 
@@ -108,19 +109,19 @@ class Comparison:
     cut_short: bool = False
     remaining_s: float
 
-    @property
+    @cached_property
     def whole(self) -> tuple[Round, ...]:
         """Uncontended rounds if enough, else all without a failure."""
         sound = tuple(r for r in self.rounds if not r.failed)
         quiet = tuple(r for r in sound if self._contended(r) is None)
         return quiet if len(quiet) >= self.ab_test.rounds else sound
 
-    @property
+    @cached_property
     def fair(self) -> tuple[Round, ...]:
         """Rounds that no background load slowed, or all arms alike."""
         return tuple(r for r in self.whole if self._is_fair(r))
 
-    @property
+    @cached_property
     def counted(self) -> tuple[Round, ...]:
         """Rounds behind the interval: the fair ones.
 
@@ -175,7 +176,7 @@ class Comparison:
             self._typical(objective, self.ab_test.names[0]), typical
         )
         gains = [stats.estimate_inside(found.low, found.high, ratio, found.estimate)]
-        if outside := self._drift(objective, arm):
+        if outside := self._drift(objective, found):
             gains.append(objective.metric.gain(outside, typical))
         low, high = min(found.low, *gains), max(found.high, *gains)
         return replace(found, estimate=gains[0], low=low, high=high)
@@ -183,34 +184,39 @@ class Comparison:
     def _paired(self, objective: Objective, arm: str) -> Interval | None:
         """Bounds of the rounds alone, as gains.
 
-        Load only slows: the lower bound takes all runs of `arm` and sound ones of the
-        first variant, the upper the reverse.
+        Load only slows: the lower bound takes rounds in which it may have slowed `arm`, too, the
+        upper one none.
         """
         if self.failure or len(self.counted) < FEWEST:
             return None
-        low = self._bounds(objective, arm, self.counted, slowed=arm)
+        low = self._bounds(objective, arm, self.counted)
         low = replace(low, low=low.low + math.log(self._slowed_by_us(arm)))
-        if not self.fair:
+        if len(self.fair) < FEWEST:
             return replace(as_gains(low), high=math.inf)
-        high = self._bounds(objective, arm, self.fair, slowed=self.ab_test.names[0])
+        high = self._bounds(objective, arm, self.fair)
         estimate = stats.estimate_inside(low.low, high.high, low.estimate, high.estimate)
         return as_gains(replace(low, estimate=estimate, high=high.high))
 
-    def _bounds(
-        self, objective: Objective, arm: str, rounds: Sequence[Round], *, slowed: str
-    ) -> Interval:
-        """Log gain's bounds by rounds, and by sound or `slowed` runs."""
-        ratios = self.log_gains(objective, arm, rounds)
-        sigma = self.ab_test.sigma
-        if self.collapsed(arm):  # ranks hardly see how far a run fell
-            return stats.paired_interval(ratios, sigma=sigma)
-        first, after = (
-            runs_of([r for r in self.whole if one == slowed or self._is_sound(r, one)], one)
-            for one in (self.ab_test.names[0], arm)
+    def _bounds(self, objective: Objective, arm: str, rounds: Rounds) -> Interval:
+        """Log gain's bounds by `rounds`, and by the sound runs of the other ones."""
+        names = (self.ab_test.names[0], arm)
+        used = {each.number for each in rounds}
+        others = [each for each in self.whole if each.number not in used]
+
+        def logs(runs: Sequence[Run]) -> list[float]:
+            return [objective.log_merit(run) for run in runs]
+
+        first, last = (logs(runs_of(rounds, one)) for one in names)
+        beside = [
+            logs(runs_of([each for each in others if self._is_sound(each, one)], one))
+            for one in names
+        ]
+        return stats.comparison_interval(
+            (first, last),
+            (beside[0], beside[1]),
+            logs(self.outside),
+            sigma=self.ab_test.sigma,
         )
-        reference = [objective.log_merit(run) for run in (*first, *self.outside)]
-        candidate = [objective.log_merit(run) for run in after]
-        return stats.comparison_interval(ratios, reference, candidate, sigma=sigma)
 
     def _slowed_by_us(self, arm: str) -> float:
         """Gain left if the probe slowed the first variant alone.
@@ -226,10 +232,9 @@ class Comparison:
     def _typical(self, objective: Objective, arm: str) -> float:
         return statistics.median(objective.score(run) for run in self.runs(arm))
 
-    def _drift(self, objective: Objective, arm: str) -> float | None:
-        """First variant's score outside the rounds, where it differs."""
-        found = self._paired(objective, arm)
-        if found is None or len(self.outside) < FEWEST:
+    def _drift(self, objective: Objective, found: Interval) -> float | None:
+        """First variant's score outside the rounds, if farther off than `found` is wide."""
+        if len(self.outside) < FEWEST:
             return None
         outside = statistics.median(objective.score(run) for run in self.outside)
         change = objective.metric.gain(
@@ -240,8 +245,9 @@ class Comparison:
 
     def drift_note(self, objective: Objective, unit: str) -> str | None:
         """Sentence on the first variant's drift, in `unit` (`samples/s`)."""
-        outside = self._drift(objective, AFTER)
-        if outside is None:
+        found = self._paired(objective, AFTER)
+        outside = found and self._drift(objective, found)
+        if not outside:
             return None
         inside = self._typical(objective, self.ab_test.names[0])
         return (
@@ -293,24 +299,27 @@ def as_gains(found: Interval) -> Interval:
 
 
 def chained(parts: Sequence[Comparison], objective: Objective) -> Interval | None:
-    """Chain the gains of several steps.
+    """Chain the gains of several steps: A to B, then B to C; None without any.
 
-    A to B, then B to C; None without any. Rounds are independent: a sum of one of each is
-    as good a draw as a round of A against C.
+    Rounds of different steps are independent, so the distances of the bounds add as the sides
+    of a right angle do (Zou and Donner, *Statistics in Medicine* 27, 2008).
     """
-    if len(parts) == 1:
-        return parts[0].interval(objective)
     each = [part.interval(objective) for part in parts]
-    if not parts or None in each:
+    steps = [step for step in each if step is not None]
+    if not parts or len(steps) < len(parts):
         return None
-    gains = [part.log_gains(objective, AFTER, part.counted) for part in parts]
-    sigma = math.sqrt(sum(part.ab_test.sigma**2 for part in parts))
-    sums = [sum(steps) for steps in zip(*gains, strict=False)]
-    found = as_gains(stats.paired_interval(sums, sigma=sigma))
-    product = math.prod(step.estimate for step in each if step is not None)
-    estimate = stats.estimate_inside(found.low, found.high, product, found.estimate)
-    low, high = min(found.low, estimate), max(found.high, estimate)
-    return replace(found, estimate=estimate, low=low, high=high)
+    if len(steps) == 1:
+        return steps[0]
+    logs = [math.log(step.estimate) for step in steps]
+    below, above = (
+        math.hypot(
+            *(math.log(bound) - log for bound, log in zip(bounds, logs, strict=True))
+        )
+        for bounds in ([step.low for step in steps], [step.high for step in steps])
+    )
+    whole, rounds = sum(logs), min(step.n for step in steps)
+    found = Interval(estimate=whole, low=whole - below, high=whole + above, n=rounds)
+    return as_gains(found)
 
 
 def collapsed(rates: Sequence[float]) -> int:

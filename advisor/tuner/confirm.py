@@ -24,7 +24,7 @@ from advisor.tuner.state import (
 )
 
 OUTLIVING_ROUNDS = stats.pairs_that_outlive(1)
-"""Fewest rounds whose exact bounds outlive a wrong one: 12."""
+"""Fewest rounds whose exact bounds outlive a wrong one: 13."""
 LARGE_GAIN, ROUNDS_OF_LARGE_GAINS = 1.5, 8
 """A gain that so many rounds settle, whatever the noise."""
 MOST_ROUNDS = 20
@@ -170,8 +170,8 @@ def wanted_rounds(
 ) -> int:
     """Rounds that settle a gain of this size over `base`.
 
-    They make Student's bounds half as wide as the gain. A large gain needs few, however
-    noisy: ranks prove it where the arms' runs do not overlap. Fixed beforehand.
+    They make Student's bounds half as wide as the gain, and a large gain needs few, however
+    noisy. Fixed beforehand.
     """
     least = GOOD_ROUNDS if state.context.consents else MOST_RESERVED
     least = OUTLIVING_ROUNDS if again else least
@@ -182,7 +182,7 @@ def wanted_rounds(
     most = max(least, ROUNDS_OF_LARGE_GAINS) if expected_gain >= LARGE_GAIN else MOST_ROUNDS
     sigma = state.sigma_of(base)
     for rounds in range(least, most):
-        if stats.t_quantile(0.975, rounds) * sigma / rounds**0.5 <= gap / 2:
+        if stats.half_width(rounds, sigma) <= gap / 2:
             return rounds
     return most
 

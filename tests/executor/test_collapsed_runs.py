@@ -42,8 +42,8 @@ def test_the_arm_with_more_of_them_sets_the_rounds_whichever_it_is() -> None:
     """Or a gain would be had by what is repeated; beyond the bound it is no accident."""
     quiet, once = [10.0] * PLANNED, [10.0] * (PLANNED - 1) + [1.0]
     assert rounds_wanted(PLANNED, {BEFORE: quiet, AFTER: quiet}) == PLANNED
-    assert rounds_wanted(PLANNED, {BEFORE: quiet, AFTER: once}) == 12
-    assert rounds_wanted(PLANNED, {BEFORE: once, AFTER: quiet}) == 12
+    assert rounds_wanted(PLANNED, {BEFORE: quiet, AFTER: once}) == stats.pairs_that_outlive(1)
+    assert rounds_wanted(PLANNED, {BEFORE: once, AFTER: quiet}) == stats.pairs_that_outlive(1)
     often = [10.0] * 9 + [1.0] * (MOST_COLLAPSED + 1)
     assert rounds_wanted(PLANNED, {BEFORE: [10.0] * len(often), AFTER: often}) == PLANNED
 

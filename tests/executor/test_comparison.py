@@ -72,22 +72,24 @@ def test_a_gain_that_the_probe_itself_made_is_not_proven() -> None:
     assert (low.estimate, low.high) == (high.estimate, high.high)
 
 
-@pytest.mark.parametrize(("rounds", "gain", "share"), [(3, 1.5, 0.95), (5, 1.17, 0.65)])
+@pytest.mark.parametrize(("rounds", "gain", "share"), [(3, 1.5, 0.75), (8, 1.17, 0.65)])
 def test_a_true_gain_is_cheap_to_prove(rounds, gain, share) -> None:
-    """1.5x in three rounds; 1.17x beside a noise of 7 % in five."""
+    """1.5x in three rounds; 1.17x beside a noise of 7 % in eight."""
     rng = random.Random(rounds)
     worlds = [world(rng, "independent", rounds, gain) for _ in range(SEEDS // 4)]
     proven = sum(each.proven(THROUGHPUT, 0.03) for each in worlds)
     assert proven >= share * len(worlds)
 
 
-def test_four_runs_of_each_arm_that_do_not_overlap_prove_a_gain() -> None:
-    """By ranks alone, 1 in 70, on a host whose noise would hide it."""
-    rates = [(1.0, 1.2), (1.1, 1.3), (1.05, 1.25), (1.02, 1.22)]
-    found = compared(rates, sigma=0.2)
-    assert found.proven(THROUGHPUT, 0.03)
-    assert not compared(rates[:3], sigma=0.2).proven(THROUGHPUT, 0.03)
-    assert compared(rates[:3], sigma=0.2, outside=[1.0, 1.1]).proven(THROUGHPUT, 0.03)
+def test_baselines_before_the_rounds_make_no_gain() -> None:
+    """They were slow for a reason that is gone: the rounds alone could prove it, or none."""
+    rates = [(1.0, 1.05), (1.0, 1.07), (1.01, 1.06), (1.0, 1.05)]
+    alone = compared(rates).interval(THROUGHPUT)
+    slow = compared(rates, outside=[0.6, 0.61, 0.62]).interval(THROUGHPUT)
+    fast = compared(rates, outside=[1.2, 1.21, 1.22]).interval(THROUGHPUT)
+    assert slow.low <= alone.low
+    assert fast.low < alone.low
+    assert slow.high > alone.high
 
 
 @pytest.mark.parametrize(
@@ -156,15 +158,20 @@ def beside_others(rng: random.Random, gain: float, busy: tuple[float, float]) ->
     return compared(rates, others=others, rounds=4, sigma=SIGMA, outside=outside)
 
 
-@pytest.mark.parametrize("busy", [(0.3, 0.3), (0.6, 0.6), (0.3, 0.8), (0.8, 0.3)])
-def test_others_can_hide_a_gain_and_never_make_one(busy) -> None:
-    """Both bounds are wrong in 2.5 % at most, and a double speed is mostly proven."""
+@pytest.mark.parametrize(
+    ("busy", "share"), [((0.3, 0.3), 0.6), ((0.6, 0.6), 0.6), ((0.3, 0.8), 0.6), ((0.8, 0.3), 0.3)]
+)
+def test_others_can_hide_a_gain_and_never_make_one(busy, share) -> None:
+    """Both bounds are wrong in 2.5 % at most, and a double speed is mostly proven.
+
+    An original that others slow in four rounds of five leaves too few runs of itself.
+    """
     rng = random.Random(1)
     same = [beside_others(rng, 1.0, busy).interval(THROUGHPUT) for _ in range(SEEDS)]
     assert sum(each is not None and each.low > 1 for each in same) <= 0.03 * SEEDS
     assert sum(each is not None and each.high < 1 for each in same) <= 0.03 * SEEDS
     twice = [beside_others(rng, 2.0, busy).proven(THROUGHPUT, 0.03) for _ in range(SEEDS // 4)]
-    assert sum(twice) >= 0.6 * SEEDS // 4
+    assert sum(twice) >= share * SEEDS // 4
 
 
 def test_the_order_flips_with_every_round_that_counts() -> None:
