@@ -6,6 +6,7 @@ again as a whole: dropping one arm would favour it.
 
 import itertools
 import math
+import operator
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -125,12 +126,16 @@ class Comparison:
     def counted(self) -> tuple[Round, ...]:
         """Rounds behind the interval: the fair ones.
 
-        If too few, those with a sound first variant join: slowed others flatter no gain.
+        If too few, those with a sound first variant join: slowed others flatter no gain. If too
+        few still, those in which what others took of the first variant is known (`_taken`).
         """
         fair = self.fair
         if len(fair) >= FEWEST:
             return fair
-        return tuple(r for r in self.whole if self._is_sound(r, self.ab_test.names[0]))
+        sound = tuple(r for r in self.whole if self._is_sound(r, self.ab_test.names[0]))
+        if len(sound) >= FEWEST:
+            return sound
+        return tuple(r for r in self.whole if self._taken(r) is not None)
 
     @property
     def used_contended_rounds(self) -> bool:
@@ -145,6 +150,36 @@ class Comparison:
     def _is_sound(self, round_: Round, arm: str) -> bool:
         """True if others did not slow this run, or slowed the whole round alike."""
         return contended_arms({arm: round_.runs[arm]}) is None or self._is_fair(round_)
+
+    def _taken(self, round_: Round) -> float | None:
+        """Log of the most by which others slowed the first variant; None if unknown.
+
+        A program with many threads waits for CPUs that others hold where one with a single
+        thread does not, so on a busy machine each round may disturb one arm alone. Others took
+        no more from it than the CPU time that they had: with all of it, its rate would have
+        grown at most as its CPU time. No such bound is known for a card or for stolen time.
+        """
+        first = self.ab_test.names[0]
+        if self._is_sound(round_, first):
+            return 0.0
+        run = round_.runs[first].run
+        if run is None:
+            return None
+        load = run.disturbance
+        stolen = (load.steal_share or 0.0) >= numbers.WORTH_SAYING
+        if stolen or load.foreign_gpu_pids or load.clocks_held:
+            return None
+        if not load.own_cpus or load.others_cpus is None:
+            return None
+        return math.log1p(load.others_cpus / load.own_cpus)
+
+    @property
+    def disturbers(self) -> tuple[Neighbour, ...]:
+        """Programs beside all its runs, busiest first."""
+        runs = [
+            a.run for each in self.rounds for a in each.runs.values() if a.run is not None
+        ]
+        return neighbours(runs)
 
     def runs(self, arm: str) -> tuple[Run, ...]:
         return runs_of(self.counted, arm)
@@ -189,6 +224,8 @@ class Comparison:
         """
         if self.failure or len(self.counted) < FEWEST:
             return None
+        if objective.metric.from_card and any(map(self._taken, self.counted)):
+            return None
         low = self._bounds(objective, arm, self.counted)
         low = replace(low, low=low.low + math.log(self._slowed_by_us(arm)))
         if len(self.fair) < FEWEST:
@@ -207,6 +244,8 @@ class Comparison:
             return [objective.log_merit(run) for run in runs]
 
         first, last = (logs(runs_of(rounds, one)) for one in names)
+        taken = [self._taken(each) or 0.0 for each in rounds]
+        first = list(map(operator.add, first, taken))
         beside = [
             logs(runs_of([each for each in others if self._is_sound(each, one)], one))
             for one in names

@@ -87,6 +87,7 @@ def optimize_report(found: TuningResult) -> Report:
             if each.ab_test.purpose != "quality"
         ],
         noise=state.noise or None,
+        too_noisy=outcome == "partial" and verdict.too_noisy(found),
         objective=objective.metric.name,
         objective_unit=objective.metric.unit_for(found.unit),
         constraints=[each.text for each in objective.constraints],
@@ -153,6 +154,8 @@ def side(
     """One column, from the runs of one configuration.
 
     Rate, unless given: median of `timed` with exact bounds or range; none for one process.
+    Memory and the figures of the metrics are those of `timed`, too: a baseline with diagnostics
+    holds more than the runs that it would be compared with.
     """
     if not runs or not timed:
         return Side(quality=quality)
@@ -161,15 +164,15 @@ def side(
     exact = walsh_interval(rates, 0.025)
     low = exact.low if exact.low > 0 else min(rates)
     high = exact.high if exact.high < math.inf else max(rates)
-    figures = {name: _median(map(metric.read, runs)) for name, metric in METRICS.items()}
-    mean = typical(runs)
+    figures = {name: _median(map(metric.read, timed)) for name, metric in METRICS.items()}
+    mean, peak = typical(runs), typical(timed)
     return Side(
         units_per_s=rate,
         units_per_s_low=min(low, rate) if len(rates) > 1 else None,
         units_per_s_high=max(high, rate) if len(rates) > 1 else None,
         tokens_per_s=_median(run.tokens_per_s for run in runs),
-        peak_mem_gib=mean.peak_mem_gib,
-        gpu_mem_used_gib=mean.peak_device_gib,
+        peak_mem_gib=peak.peak_mem_gib,
+        gpu_mem_used_gib=peak.peak_device_gib,
         quality=quality,
         gpu_util_pct=_median(run.telemetry.gpu_util_pct for run in runs),
         figures={name: figure for name, figure in figures.items() if figure is not None},

@@ -168,6 +168,18 @@ class CandidateEntry(Part):
             return f"{numbers.ratio(self.ratio)} in one run, without bounds"
         return f"{self.gain.text} in {numbers.many(self.gain.pairs, 'round')}"
 
+    @property
+    def outlook(self) -> str:
+        """`Likely, not proven`, unless it may be no gain at all."""
+        if self.gain is None:
+            return "Faster in one run, not proven"
+        if self.gain.low > 1:
+            return "Likely, not proven"
+        if self.gain.high is None:
+            return "Not proven: bounds too wide to tell"
+        low, high = numbers.factor(self.gain.low), numbers.factor(self.gain.high)
+        return f"Not proven: {low} to {high} is possible"
+
 
 class Bottleneck(Part):
     """Largest cost, with measured evidence."""
@@ -238,6 +250,8 @@ class Report(Part):
     comparisons: list[ComparisonEntry] = Field(default_factory=list)
     noise: float | None = None
     """Relative spread between equal runs."""
+    too_noisy: bool = False
+    """Equal runs differ so much that a large gain may have been overlooked."""
     objective: str = "throughput"
     """The metric that decided."""
     objective_unit: str

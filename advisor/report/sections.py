@@ -50,7 +50,8 @@ def verdict(report: Report) -> str:
     """Headline, reason, and all that qualifies them."""
     said = outcome(report)
     if report.config and not report.written and report.verdict != "improved":
-        said += f": {code(report.config)} was not changed"
+        joint = ";" if ":" in said else ":"
+        said += f"{joint} {code(report.config)} was not changed"
     measured = f"{measured_on(report)}."
     notes = (measured, report.isolation_note, report.load_note, report.allocation_note)
     return stacked(
@@ -85,7 +86,9 @@ def outcome(report: Report) -> str:
     """Verdict in words."""
     if report.verdict != "partial":
         return report.verdict.capitalize()
-    return "Likely, not proven" if report.candidate else "Not finished"
+    if report.candidate:
+        return report.candidate.outlook
+    return "Too noisy to decide" if report.too_noisy else "Not finished"
 
 
 def title(report: Report) -> str:

@@ -11,12 +11,15 @@ from advisor import numbers
 from advisor.executor.comparison import (
     AFTER,
     BEFORE,
+    FEWEST,
     UNDER_LOAD,
     Comparison,
     chained,
     neighbours,
+    runs_of,
 )
 from advisor.executor.executor import Executor
+from advisor.executor.requests import contended
 from advisor.knobs.discovery import Followed
 from advisor.knobs.registry import REGISTRY
 from advisor.machine.target import Target
@@ -83,13 +86,15 @@ class TuningResult:
 
     @property
     def restored_constraints(self) -> list[str]:
-        """Constraints that every run of the original broke."""
+        """Constraints that every run of the original in the comparison broke.
+
+        Baselines do not count: their diagnostics hold memory of their own.
+        """
         state = self.state
-        if not self.winner.changes or not confirm.restores_constraints(
-            state, state.originals
-        ):
+        before = self.chain[0].runs(BEFORE) if self.chain else ()
+        if not confirm.restores_constraints(state, before):
             return []
-        return [each.text for each in state.context.objective.broken(state.original)]
+        return [each.text for each in state.context.objective.broken(before[0])]
 
     @property
     def never_run(self) -> list[str]:
@@ -126,8 +131,25 @@ def baseline_note(found: TuningResult) -> str:
     return (found.chain and found.chain[0].drift_note(objective, unit)) or ""
 
 
+TOO_NOISY = 0.5
+"""Spread of equal runs from which a search of single runs shows nothing, as a share.
+
+Five of six pairs of equal runs differ by less. The deviation of a run is then 20 %, and a value
+twice as fast looks no faster than a tie (15 %) in one run of forty."""
+
+
+def too_noisy(found: TuningResult) -> bool:
+    """True if values ran alone, and equal runs differ so much that a gain may have been missed."""
+    state = found.state
+    searched = any(
+        each.request.purpose == "search" and each.request.variant.candidate.changes
+        for each in found.lab.attempts
+    )
+    return searched and state.noise_of(state.best) > TOO_NOISY
+
+
 def verdict_of(found: TuningResult) -> OptimizeVerdict:
-    """Verdict; `unchanged` only if no budget shows more."""
+    """Verdict; `unchanged` only if it is known that nothing better was found."""
     state, stop = found.state, found.stop
     if stop is None:
         return "partial"
@@ -136,7 +158,9 @@ def verdict_of(found: TuningResult) -> OptimizeVerdict:
     cut_short = bool(state.confirmations) and state.confirmations[-1].cut_short
     left_out = bool(found.never_run) or any(entry.matters for entry in state.skipped)
     is_open = _never_compared(state) or state.likely or bool(_likely_suggestions(state))
+    unknown = too_noisy(found) or any(map(is_undecided, _compared_all(state)))
     is_partial = cut_short or left_out or is_open or stop.reason == "budget-too-small"
+    is_partial |= unknown
     return "partial" if is_partial else "unchanged"
 
 
@@ -152,8 +176,53 @@ def reason(found: TuningResult) -> str:
     elif found.never_run:
         text += f" The budget was spent before {', '.join(found.never_run)} could be tried."
     if verdict_of(found) == "partial":
-        text += f" Call again with --budget {numbers.whole_minutes(budget_s)}."
+        if too_noisy(found):
+            differ = numbers.percent(found.state.noise_of(found.state.best))
+            text += f" Equal runs differed by {differ}: a gain may have been overlooked."
+        text += f" Call again with --budget {numbers.whole_minutes(budget_s)}"
+        text += _where(found) + "."
     return text
+
+
+def _where(found: TuningResult) -> str:
+    """Words that follow a budget which alone would not help."""
+    undecided = any(map(is_undecided, _compared_all(found.state)))
+    return " on an idle machine" if undecided or too_noisy(found) else ""
+
+
+def _compared_all(state: TunerState) -> list[Comparison]:
+    """Comparisons of candidates and of suggestions."""
+    suggested = (each.outcome for each in state.suggestions)
+    return [*state.confirmations, *(each for each in suggested if each is not None)]
+
+
+def is_undecided(step: Comparison) -> bool:
+    """True if others disturbed so many rounds that the rest gives no interval."""
+    if step.failure or step.cut_short or not step.rounds:
+        return False
+    return len(step.counted) < FEWEST
+
+
+def undecided(step: Comparison, title: str = "") -> str:
+    """Sentence on a comparison that others left open; empty for any other."""
+    if not is_undecided(step):
+        return ""
+    shown = {step.ab_test.names[0]: "the original", AFTER: "it"}
+    slowed = [
+        words
+        for arm, words in shown.items()
+        if any(map(contended, runs_of(step.rounds, arm)))
+    ]
+    who = ", ".join(
+        f"{each.name} up to {each.cpus:.1f} CPUs"
+        for each in step.disturbers[:MOST_NAMED]
+        if each.cpus >= NAMED_CPUS
+    )
+    label = title or step.ab_test.after.label
+    return (
+        f"{label} could not be judged: others slowed {' and '.join(slowed)} in too many rounds"
+        f"{f' ({who})' if who else ''}."
+    )
 
 
 def _interrupted(found: TuningResult) -> str:
@@ -205,6 +274,8 @@ def _nothing_proven(found: TuningResult) -> str:
             f"The best candidate failed in the comparison ({last.failure.kind}: {evidence}), so "
             "nothing was written."
         )
+    if last is not None and (why := undecided(last)):
+        return why
     if best := (last and _compared(last, state)) or best_candidate(found):
         least = f"{state.context.smallest_gain:.0%}"
         unproven = (
@@ -368,7 +439,11 @@ def caveats(found: TuningResult) -> Iterator[str]:
             yield f"Faster, and not suggested: {each.text}"
     known = {advice.title for advice in found.advice}
     known |= {each.title for each in state.suggestions if each.unfinished}
-    if unproven := sorted(tried.keys() - known):
+    open_ones = {
+        title: why for title, step in tried.items() if (why := undecided(step, title))
+    }
+    yield from open_ones.values()
+    if unproven := sorted(tried.keys() - known - open_ones.keys()):
         yield f"Tried, and not proven to gain: {', '.join(unproven)}."
     runs = [a.run for a in attempts if a.request.purpose == "confirm" and a.run is not None]
     # its remark goes, and a pattern stays whole

@@ -4,6 +4,7 @@ A slow loader hides a larger batch's gain, a small batch a loader's: both are on
 It ends when no point promises more than a tie.
 """
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -452,6 +453,14 @@ def stop_reason(state: TunerState, grid: Grid) -> str:
     return grid.stop
 
 
+def ran_alone(grid: Grid, axis: int) -> bool:
+    """True if two runs differ by their batch (axis 0) or workers (axis 1) only."""
+    return any(
+        one[axis] != other[axis] and one[1 - axis] == other[1 - axis]
+        for one, other in itertools.combinations(grid.runs, 2)
+    )
+
+
 def decide_batch(
     state: TunerState, grid: Grid, knob: Knob, chosen: GridPoint
 ) -> TunerState:
@@ -464,7 +473,12 @@ def decide_batch(
     if len(grid.runs) == 1 and stop == OUT_OF_BUDGET:
         known = state.verdict_on(knob)
         return state if known else state.set_verdict(knob, "skipped", OUT_OF_TIME)
-    reason = f"No usable larger batch was faster by more than {state.tie_percent}. {ended}"
+    tested = "No usable larger batch was faster"
+    if len(grid.runs) > 1 and not ran_alone(grid, 0):
+        tested = (
+            "Larger batches ran only with other worker counts, and no such pair was faster"
+        )
+    reason = f"{tested} by more than {state.tie_percent}. {ended}"
     return state.set_verdict(knob, "kept", reason)
 
 
@@ -475,7 +489,10 @@ def decide_workers(
         reason = "By the curve fitted to all runs, the smallest count that was as fast."
         return state.set_verdict(knob, "found", reason)
     if {point[1] for point in grid.runs} - {grid.start[1]}:
-        reason = f"No value tested was faster by more than {state.tie_percent}."
+        tested = "No value tested was faster"
+        if not ran_alone(grid, 1):
+            tested = "Other counts ran only with other batches, and no such pair was faster"
+        reason = f"{tested} by more than {state.tie_percent}."
         return state.set_verdict(knob, "kept", reason)
     if not state.waits:
         return state

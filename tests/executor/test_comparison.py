@@ -5,13 +5,16 @@ import math
 import random
 import statistics
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
 from advisor import stats
 from advisor.executor.comparison import Comparison, Turns, chained, interleaved
+from advisor.model import Disturbance
 from advisor.objective import THROUGHPUT
-from tests.executor.made import compared
+from tests.executor.made import compared, comparison
+from tests.runs import a_run
 
 SEEDS = 500
 SIGMA = 0.05 * math.sqrt(2)
@@ -145,6 +148,45 @@ def test_on_a_machine_that_stays_busy_rounds_disturbed_alike_stand_in() -> None:
     assert [each.number for each in found.counted] == [1, 3]
     assert found.used_contended_rounds
     assert found.proven(THROUGHPUT, 0.03)
+
+
+def waiting(own_cpus: float | None, **load: Any) -> Disturbance:
+    """What a program of several threads tells beside others, where one of a single thread does
+    not wait."""
+    return Disturbance(disturbed=True, own_cpus=own_cpus, **{"others_cpus": 0.6, **load})
+
+
+def disturbed_original(load: Disturbance, after: float = 40.0) -> Comparison:
+    """Six rounds in which others slow the original alone, at about 25."""
+    before = [a_run(units_per_s=rate, disturbance=load) for rate in (25, 25.2, 24.9) * 2]
+    quiet = Disturbance(disturbed=False, own_cpus=1.0, others_cpus=1.0)
+    return comparison(before, [a_run(units_per_s=after, disturbance=quiet)] * 6)
+
+
+def test_an_original_that_others_slow_in_each_round_is_bounded_by_what_they_took() -> None:
+    """It had 1.4 CPUs and others 0.6: with all of them it would have run at 36, and not at 40."""
+    found = disturbed_original(waiting(1.4))
+    interval = found.interval(THROUGHPUT)
+    assert len(found.counted) == 6
+    assert 1.08 < interval.low < 1.13
+    assert interval.high == math.inf
+    assert found.proven(THROUGHPUT, 0.03)
+    assert not disturbed_original(waiting(1.4), after=36.0).proven(THROUGHPUT, 0.03)
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        waiting(None),
+        waiting(1.4, others_cpus=None),
+        waiting(1.4, steal_share=0.2),
+        waiting(1.4, foreign_gpu_pids=1),
+        waiting(1.4, clocks_held=(("power cap", 0.5),)),
+    ],
+)
+def test_what_others_took_is_unknown_without_their_cpu_time(load) -> None:
+    """A card's other programs, held clocks and a hypervisor have no such bound."""
+    assert disturbed_original(load).interval(THROUGHPUT) is None
 
 
 def beside_others(rng: random.Random, gain: float, busy: tuple[float, float]) -> Comparison:

@@ -24,7 +24,7 @@ from advisor.model import (
     Trial,
 )
 from advisor.report import build, sections, verdict
-from advisor.report.schema import Report
+from advisor.report.schema import CandidateEntry, Gain, Report
 from advisor.tuner.code_suggestions import SWITCHES
 from tests.executor.made import comparison
 from tests.report.composing import reported
@@ -102,6 +102,66 @@ def test_the_noise_of_equal_runs_stands_beside_the_tie(tmp_path) -> None:
     assert verdict._nothing_proven(found) == (
         "No value tested was faster by more than 15 % (equal runs differed by 81 %)."
     )
+
+
+def test_equal_runs_that_differ_wildly_leave_the_call_open(tmp_path) -> None:
+    """Nothing was proven there: not even that no value is twice as fast."""
+    search = formula_search(tmp_path, on_formula(**FLAT), TEXT, workload=TEST)
+    unsteady = tuple(
+        replace(run, windows=(), units_per_s=rate * run.units_per_s)
+        for run, rate in zip(search.state.originals, (1.0, 1.6), strict=False)
+    )
+    state = replace(search.state, originals=unsteady)
+    report = reported(replace(search, stop=replace(search.stop, state=state)), tmp_path)
+    assert report.verdict == "partial"
+    assert report.too_noisy
+    assert "**Too noisy to decide:" in sections.render(report)
+    assert "Equal runs differed by" in report.reason
+    assert report.reason.endswith("on an idle machine.")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "outlook"),
+    [
+        (0.94, 1.37, "Not proven: 0.94 to 1.37 is possible"),
+        (0.94, None, "Not proven: bounds too wide to tell"),
+        (1.01, 1.37, "Likely, not proven"),
+    ],
+)
+def test_a_gain_that_may_be_none_is_not_called_likely(low, high, outlook) -> None:
+    gain = Gain(ratio=1.24, low=low, high=high, pairs=4)
+    assert CandidateEntry(label="batch 8", ratio=1.24, gain=gain).outlook == outlook
+
+
+def test_a_gain_of_a_single_run_is_not_called_likely() -> None:
+    assert CandidateEntry(label="b", ratio=2.0).outlook == "Faster in one run, not proven"
+
+
+def test_a_comparison_that_others_left_open_names_them(tmp_path) -> None:
+    """Its rounds give no interval, and that is no loss of the candidate."""
+    who = (Neighbour(name="make", cpus=1.2),)
+    busy = Disturbance(disturbed=True, others_cpus=0.2, who=who)
+    quiet = Disturbance(disturbed=False, others_cpus=1.0)
+    step = ab_test(at(25.0, 25.0, disturbance=busy), at(40.0, 40.0, disturbance=quiet))
+    search = formula_search(tmp_path, on_formula(**FLAT), TEXT, workload=TEST)
+    state = replace(search.state, confirmations=(step,))
+    report = reported(replace(search, stop=replace(search.stop, state=state)), tmp_path)
+    assert report.verdict == "partial"
+    assert report.reason.startswith(
+        "batch 8 could not be judged: others slowed the original in too many rounds "
+        "(make up to 1.2 CPUs)."
+    )
+    assert verdict.undecided(step, "threads=1").startswith("threads=1 could not be judged: ")
+
+
+def test_memory_is_that_of_the_rounds(tmp_path) -> None:
+    """A baseline with diagnostics held 0.5 GiB, and the same config 0.4 in its rounds."""
+    rounds = ab_test(at(1.0, 1.1, peak_mem_gib=0.4), at(2.0, 2.1, peak_mem_gib=0.45))
+    found = found_in(tmp_path, *at(1.0, 1.1, peak_mem_gib=0.5), comparisons=(rounds,))
+    before, after = build.sides(found)
+    assert before.peak_mem_gib == 0.4
+    assert after.peak_mem_gib == 0.45
+    assert before.figures["memory"] == 0.4
 
 
 def test_an_unproven_candidate_is_named_with_the_call_that_proves_it(tmp_path) -> None:
