@@ -83,11 +83,8 @@ MOST_RESERVED = 6
 """Rounds left to the confirmation: the fewest with exact bounds."""
 GOOD_ROUNDS = 4
 """Rounds from which Student's bounds are narrow enough."""
-PROVING_ROUNDS = 3
-"""Rounds kept for a confirmation at least.
-
-Two prove no gain below a mode of the host (`stats.MODE`); three prove 1.3x where equal processes
-differ by 5 %, in four calls of five."""
+GATED_ROUNDS = 3
+"""Rounds kept for a candidate on top of a proven one."""
 FEWEST_ROUNDS = 2
 """Rounds without which there is no interval."""
 SHORT_S = 1.0
@@ -347,7 +344,7 @@ class TunerState:
         """Time kept to confirm: more beside other programs, at most about half."""
         most = GOOD_ROUNDS if self.context.consents else MOST_RESERVED
         bought = int(self.context.budget_s / max(self.price_s, 1e-9) / 4)
-        planned_s = self.round_s * min(most, max(PROVING_ROUNDS, bought))
+        planned_s = self.round_s * min(most, max(FEWEST_ROUNDS, bought))
         recent = self.delays[-RECENT:]
         if len(recent) < FEWEST_ROUNDS:
             return planned_s
@@ -358,12 +355,12 @@ class TunerState:
     @property
     def gated_reserve_s(self) -> float:
         """Time kept to confirm a candidate on top of a proven one."""
-        return min(self.reserve_s, PROVING_ROUNDS * self.round_s)
+        return min(self.reserve_s, GATED_ROUNDS * self.round_s)
 
     @property
     def fewest_s(self) -> float:
         """Least time for one candidate and its confirmation."""
-        return self.price_s + PROVING_ROUNDS * self.round_s
+        return self.price_s + FEWEST_ROUNDS * self.round_s
 
     def budget_for(self, more_s: float) -> float:
         """Budget that holds `more_s` of processes beside its present time."""

@@ -3,6 +3,7 @@
 import ast
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from advisor import tuner as strategy
 from advisor.history import History
 from advisor.model import Failure, Run, Trial
 from advisor.tuner.pipeline import next_request
+from advisor.tuner.search import ran_alone
 from advisor.tuner.state import SearchStep
 from advisor.tuner.throughput_model import Point, ThroughputModel
 from tests.support.simulator.engine import RecordedEngine, Values
@@ -301,3 +303,18 @@ def test_memory_is_pinned_where_a_card_waits_for_copies(tmp_path, copies, pinned
     assert search.values.get("pin_memory", False) is pinned
     if not pinned:
         assert "hardly waits for data" in search.decisions["pin_memory"].reason
+
+
+@pytest.mark.parametrize(
+    ("points", "batch", "workers"),
+    [
+        ({(1, 0): None, (8, 2): None}, False, False),
+        ({(1, 0): None, (8, 2): None, (8, 0): None}, True, True),
+        ({(1, 0): None, (1, 2): None, (8, 4): None}, False, True),
+    ],
+)
+def test_a_value_that_moved_with_another_did_not_run_alone(points, batch, workers) -> None:
+    """`No value tested was faster` is said of none of these: the other may have hidden its gain."""
+    grid = SimpleNamespace(runs=points)
+    assert ran_alone(grid, 0) is batch
+    assert ran_alone(grid, 1) is workers
