@@ -5,7 +5,7 @@ The benchmark holds the limits in each cell; so few calls can hold them over a r
 
 import pytest
 
-from benchmarks.bounds import ROUNDS, UNEQUAL, WORLDS, errors, played
+from tests.support.simulator.bounds import ROUNDS, UNEQUAL, WORLDS, errors, played
 
 CALLS = 30
 MOST_MISSED, MOST_FALSE = 3.5, 1.0
