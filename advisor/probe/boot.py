@@ -55,6 +55,9 @@ def start(spec_path: str) -> None:
         "argparse": lambda module: _part("arguments").install(module, session),
         "subprocess": lambda module: env_propagation.popen(module, session),
         "torch": lambda module: _torch(module, session, guard),
+        "transformers.generation.utils": lambda module: _part("module_hooks").generations(
+            module, session
+        ),
         compiler: lambda module: _part("module_hooks").shield_compiled(module, session),
     }
     when_imported(actions)
@@ -112,8 +115,20 @@ def _wrap_exit(session: Session) -> None:
     os._exit = _exit  # type: ignore[assignment]
 
 
+def _note_unhooked(session: Session) -> None:
+    """Note the exception of a program that put a hook of its own over ours.
+
+    Logging libraries do. Python keeps the exception that ended the program all the same.
+    """
+    problem = getattr(sys, "last_value", None)
+    if problem is not None and session.exception is None and session.diagnosis is None:
+        session.note_exception(problem)
+
+
 def _finish(session: Session) -> None:
     """Finish the record of a process worth one."""
+    if os.getpid() == session.pid:
+        session.attempt(_note_unhooked, session)
     written = session.writes or session.altered
     if session.torch is not None or session.exception is not None or written:
         _part("control").finish(session)

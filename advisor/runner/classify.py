@@ -340,10 +340,12 @@ def _ended_by_us(trial: Trial, ending: TrialExit) -> Failure | None:
                 f"(start-limit {trial.start_limit_s:.0f}s)",
             )
         case "total-limit":
+            stated = (each.measurement.missing for each in ending.processes)
+            why = next(filter(None, stated), f"at step {ending.steps}")
             return failed(
                 "timeout",
-                f"still running after {ending.wall_s:.0f} s, at step {ending.steps}; {by_limit} "
-                f"(run-limit {trial.total_limit_s:.0f}s)",
+                f"still running after {ending.wall_s:.0f} s; {by_limit} "
+                f"(run-limit {trial.total_limit_s:.0f}s); {why}",
             )
         case "exited" | "measured":
             return None
@@ -615,15 +617,32 @@ def _type_of(line: str) -> str:
 
 
 def log_tail(ending: TrialExit) -> str:
-    """Stacks of a hang, lost tracebacks and the last output lines."""
-    lines = _told(ending.stderr) or _told(ending.stdout)
-    lines = [*ending.stacks.splitlines()[:STACK_LINES], *lines[-TAIL_LINES:]]
-    tails = [problem.tail.rstrip() for problem in exceptions(ending)[:1] if problem.tail]
+    """Stacks of a hang, lost tracebacks and the last output lines.
+
+    A traceback may stand in the one stream and a progress bar in the other.
+    """
+    lines = (_told(ending.stderr) or _told(ending.stdout))[-TAIL_LINES:]
+    printed = [last_traceback(_told(each)) for each in (ending.stdout, ending.stderr)]
+    tails = ["\n".join(each[-TAIL_LINES:]) for each in printed]
+    tails += [problem.tail.rstrip() for problem in exceptions(ending)[:1]]
     tails += [
         error.rstrip() for process in ending.processes for error in process.errors[-1:]
     ]
-    lost = [tail for tail in tails if tail.rpartition("\n")[2] not in lines]
-    return "\n".join([*lost, *lines])
+    shown = [*ending.stacks.splitlines()[:STACK_LINES], *lines]
+    for tail in filter(None, reversed(tails)):
+        if tail.rpartition("\n")[2] not in shown:
+            shown = [*tail.splitlines(), *shown]
+    return "\n".join(shown)
+
+
+def last_traceback(lines: Sequence[str]) -> Sequence[str]:
+    """Lines of the last traceback, its exception the last one; none without one."""
+    begun = [number for number, line in enumerate(lines) if line.strip() == TRACEBACK]
+    if not begun:
+        return ()
+    block = lines[begun[-1] :]
+    ends = (number for number, line in enumerate(block) if number and line[0] != " ")
+    return block[: next(ends, len(block)) + 1]
 
 
 def last_line(ending: TrialExit) -> str:

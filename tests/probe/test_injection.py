@@ -10,7 +10,17 @@ import pytest
 from advisor.analysis.events import EventReader
 from advisor.model import MeasurePlan
 from advisor.probe.session import Patches
-from tests.probe.program import PLAN, PROBE, PROGRAMS, WHOLE, python, run, with_torch
+from tests.probe.program import (
+    PLAN,
+    PROBE,
+    PROGRAMS,
+    WHOLE,
+    fresh,
+    in_a_file,
+    python,
+    run,
+    with_torch,
+)
 from tests.support.processes import ran
 
 
@@ -153,6 +163,15 @@ def test_a_look_that_fails_once_is_taken_again(tmp_path) -> None:
     assert record.state == "stopped"
     assert "no step has a length" in record.errors[0]
     assert outcome.reading is not None
+
+
+def test_an_exception_is_noted_under_a_hook_of_the_programs_own(tmp_path) -> None:
+    """Logging libraries put theirs over ours."""
+    code = "import sys, torch\nsys.excepthook = lambda *_: print('oh dear')\n{}[7]\n"
+    outcome = in_a_file(tmp_path, code, begin=fresh)
+    (record,) = outcome.records
+    assert outcome.stdout == "oh dear\n"
+    assert record.exception.lines == ["KeyError: 7"]
 
 
 PLACES = ("copy", "forward", "loss module", "functional loss")

@@ -216,6 +216,19 @@ def test_the_log_tail_has_the_cause_and_no_noise() -> None:
 
 
 TRACE = "Traceback (most recent call last):\n"
+
+
+@pytest.mark.parametrize("ends", ["", "goodbye\n" * 30])
+def test_a_traceback_in_the_one_stream_is_shown_beside_a_progress_bar_in_the_other(ends) -> None:
+    """Logging libraries print it to the standard output."""
+    block = f'{TRACE}  File "train.py", line 9, in fit\n    step()\nKeyError: 7\n'
+    bar = "\n".join(f"{share}%|####|" for share in range(40))
+    tail = log_tail(replace(DIED, stdout=f"hello\n{block}{ends}", stderr=bar))
+    assert block.strip() in tail
+    assert "hello" not in tail
+    assert tail.endswith("39%|####|")
+
+
 RAISED = {
     "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB": "gpu-oom",
     "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling": "gpu-oom",
