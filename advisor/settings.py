@@ -239,6 +239,11 @@ class Workload(TrialLimits):
     env: Variables = Field(default_factory=dict)
     """Environment of the command, on top of the caller's."""
 
+    @property
+    def trains(self) -> bool | None:
+        """False where the command only evaluates; None where its runs tell."""
+        return False if self.phase in {"eval", "test"} and not self.validation else None
+
 
 class Defaults(TrialLimits):
     """Values that flags and workloads do not give."""

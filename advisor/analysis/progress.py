@@ -9,6 +9,7 @@ from advisor.analysis.events import EventLog
 from advisor.analysis.step_detection import detect_steps, measured_part
 from advisor.analysis.step_series import (
     FORWARD,
+    GENERATION,
     LOADER,
     OPTIMIZER,
     RECENT,
@@ -20,6 +21,8 @@ from advisor.model import MeasurePlan
 
 TRAINING_PATIENCE_S = 30.0
 """Time to watch inference of a program about to train."""
+ROLLOUT_PATIENCE_S = 300.0
+"""The same without a loader: a reinforcement learner acts for long before its first update."""
 RECORDED_STEPS = 12
 """Steps after warm-up recorded in full, before steps are only counted."""
 RECORDED_S = 0.15
@@ -63,10 +66,13 @@ def advise(
         return Advice(None, 0.2)
     if (
         optimizers_built
+        and plan.trains is not False
         and log.validations is None
         and _about_to_train(log, series, now - began)
     ):
         return Advice(None, 0.5, series=series)
+    if series.undecided:
+        return Advice(None, 0.2, series=series)
     known = series.steps > 0 and not (series.iterative and not series.forwards_per_unit)
     if left_s <= 0 and known:  # a step is traced once its kind is known
         return Advice("full", 0.0, cut_short=True, series=series)
@@ -86,7 +92,8 @@ def advise(
 
 def _about_to_train(log: EventLog, series: StepSeries, since_s: float) -> bool:
     """Return True before the first step of a built optimizer."""
-    if series.kind == OPTIMIZER or since_s >= TRAINING_PATIENCE_S:
+    patience_s = TRAINING_PATIENCE_S if log.loaders else ROLLOUT_PATIENCE_S
+    if series.kind == OPTIMIZER or since_s >= patience_s:
         return False
     # it may gather the gradients of many passes, or validate first
     return series.kind == UPDATE or has_unread_data(log)
@@ -115,6 +122,7 @@ def step_ends(log: EventLog, series: StepSeries) -> tuple[str, Sequence[Any]]:
         UPDATE: ("backward" if log.backwards else "gradient", log.passes),
         LOADER: ("batch", log.batches(log.loaders.keys())),
         FORWARD: ("call", log.calls),
+        GENERATION: ("call", log.calls),
     }
     return ends[series.kind]
 

@@ -89,11 +89,14 @@ def plan_of(
     asked: invocation.Invocation, args: argparse.Namespace, cpus: int
 ) -> tuple[MeasurePlan, int]:
     """Plan of each run, and the number of runs."""
-    plan = MeasurePlan(measure_s=args.window, unit_regex=asked.workload.unit_regex)
+    entry = asked.workload
+    plan = MeasurePlan(
+        measure_s=args.window, unit_regex=entry.unit_regex, trains=entry.trains
+    )
     if args.whole is not None:
         return replace(plan, measure_s=args.whole, longest_s=args.whole), 1
     workers = tuple(sorted({0, cpus}))
-    plan = replace(plan, validation=asked.workload.validation)
+    plan = replace(plan, validation=entry.validation)
     return replace(plan, min_steps=8, ceilings_workers=workers, ceilings_s=CEILINGS_S), RUNS
 
 
@@ -106,6 +109,8 @@ def measure(session: Session, plan: MeasurePlan, runs: int) -> tuple[Run, ...] |
             if isinstance(result, Failure):
                 return result
             done.append(result)
+            if not result.trains:  # the next one need not wait for updates
+                plan = replace(plan, trains=False)
     return tuple(done)
 
 

@@ -165,7 +165,8 @@ def _rates(
     if isinstance(result, Run) and result.unit != WHOLE_RUN_UNIT:  # units were counted
         rate = result.units_per_s
         rate = checked(str(rate), f"the probe counted {rate} units a second")
-        return "probe", {program.name: Rate(mean=rate, unit=result.unit, work=work)}
+        seen = Rate(mean=rate, unit=result.unit, counted=result.way, work=work)
+        return "probe", {program.name: seen}
     whole = Rate(mean=1 / result.wall_s, unit=WHOLE_RUN_UNIT, work=1)
     return "whole-run time", {program.name: whole}
 

@@ -33,6 +33,9 @@ HELD_SHARE = 0.01
 SAGGED_PCT = 5.0
 """Least spread of clocks under thermal slowdown; a warm laptop's are steady."""
 
+STARVED_CPUS, STARVED_COMPUTE = 0.5, 0.9
+"""Fewer busy CPUs beside more computing, by the clock, are a program that waits for a CPU."""
+
 NAMED = 5
 """Programs a judgement names; a sentence has the first `MOST_NAMED`."""
 MOST_NAMED = 3
@@ -77,12 +80,17 @@ class LoadMonitor:
         self._readings: list[LoadReading] = []
 
     def sample(self, *, force: bool = False) -> None:
-        begun = time.monotonic()
+        """Read once one is due, or at once where a window ends: later its threads are gone.
+
+        What a reading costs is its own CPU time. By the wall clock, a host that gives us none
+        would have the fewest readings just where it is contended most.
+        """
+        begun, worked_s = time.monotonic(), time.thread_time()
         if unseen() or (begun < self._due and not force):
             return
         with contextlib.suppress(*UNREADABLE):
             self._readings.append(self._read())
-        self._due = begun + max(SAMPLE_S, (time.monotonic() - begun) / LIGHT)
+        self._due = begun + max(SAMPLE_S, (time.thread_time() - worked_s) / LIGHT)
 
     def between(self, start: float, end: float) -> Disturbance:
         return judge(self._readings, start, end, len(self._cpus))
@@ -144,7 +152,11 @@ def look(seconds: float) -> Disturbance:
 def judge(
     readings: Sequence[LoadReading], start: float, end: float, cpus: int
 ) -> Disturbance:
-    """Judge contention by the readings around a window."""
+    """Judge contention by the readings around a window.
+
+    Waits are known as far as threads of the run were read inside the window; without such a
+    reading contention is unknown, which is not the same as none.
+    """
     before = [each for each in readings if each.time <= start][-1:]
     after = [each for each in readings if each.time >= end][:1]
     inside = [each for each in readings if start < each.time < end]
@@ -161,9 +173,13 @@ def judge(
         for a, b in itertools.pairwise(window)
         for thread, total_s in b.waited_s.items()
     )
-    waits = waited > WAITED_SHARE * seconds
+    alive = [each.time for each in window[1:] if each.waited_s and each.time > start]
+    contended: bool | None = steal > STEAL_SHARE
+    if alive:
+        waits = waited > WAITED_SHARE * (alive[-1] - first.time)
+        contended = contended or (waits and others > OTHERS_SHARE * cpus)
     return Disturbance(
-        disturbed=(waits and others > OTHERS_SHARE * cpus) or steal > STEAL_SHARE,
+        disturbed=contended if alive or contended else None,
         own_cpus=own,
         others_cpus=others,
         steal_share=steal,
@@ -183,6 +199,15 @@ def on_card(found: Disturbance, telemetry: Telemetry) -> Disturbance:
     foreign = telemetry.foreign_pids
     contended = True if foreign or held else found.disturbed
     return replace(found, disturbed=contended, foreign_gpu_pids=foreign, clocks_held=held)
+
+
+def starvation(seen: Disturbance, compute: float | None) -> str:
+    """Sentence on a run that computes on CPUs it hardly had; empty if none."""
+    busy = seen.own_cpus
+    if busy is None or busy >= STARVED_CPUS or (compute or 0.0) < STARVED_COMPUTE:
+        return ""
+    took = f"while computing took {compute:.0%} of the time"
+    return f"starved of CPU: {busy:.1f} CPUs were busy {took}"
 
 
 def in_words(seen: Disturbance) -> str:

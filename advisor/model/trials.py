@@ -85,6 +85,8 @@ class MeasurePlan:
     """In window mode, stop so long after the first step anyway."""
     validation: bool = False
     """Measure the validations of a training, not its updates."""
+    trains: bool | None = None
+    """False: it makes no update, so that none is waited for where an optimizer was built."""
     forwards_per_unit: float | None = None
     """Of an earlier whole unit: a sampler may stop inside a batch."""
     ceilings_workers: tuple[int, ...] = ()

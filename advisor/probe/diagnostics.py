@@ -1,7 +1,12 @@
-"""Diagnostics after the window, which is kept whatever fails here."""
+"""Diagnostics after the window, which is kept whatever fails here.
+
+Each wait is bounded, and ours: loader workers that never answer, a step that never ends and
+a dataset that waits for the program, which waits for us, end the diagnosis and nothing else.
+"""
 
 from __future__ import annotations
 
+import threading
 from time import perf_counter as clock
 from typing import Any, Callable
 
@@ -15,7 +20,7 @@ WHOLE = 2
 PATIENCE = 8.0
 """A loader gets this many times the measured seconds, start-up included."""
 REBUILT = ("collate_fn", "pin_memory", "worker_init_fn", "generator")
-REBUILT_WITH_WORKERS = ("timeout", "multiprocessing_context")
+REBUILT_WITH_WORKERS = ("multiprocessing_context",)
 """Arguments that a rebuilt loader takes over."""
 
 
@@ -43,9 +48,24 @@ class Diagnosis:
         why = op_trace.why_not(self._session)
         if WHOLE * self._step_s > LONGEST_S and not self._lists:
             why = f"{WHOLE} steps take longer than {LONGEST_S:g} s"
+        if not self._lists:
+            limit = threading.Timer(self._limit_s(), self._give_up)
+            limit.daemon = True
+            limit.start()
         if why is not None:
             self._session.facts["flops"] = {"why": why}
             self._drain_and_stop()
+
+    def _limit_s(self) -> float:
+        """Longest time for all of it."""
+        plan = self._session.plan
+        parts = len(plan["ceilings_workers"]) * patience_s(plan["ceilings_s"])
+        return LONGEST_S + WHOLE * self._step_s + parts
+
+    def _give_up(self) -> None:
+        """Stop from another thread: the one at work waits for something."""
+        self._session.note("the parts after the window took too long and were left out")
+        self._stop(self._session)
 
     def at(self, kind: str, optimizer: Any = None, module: Any = None) -> None:
         """Begin or end the profile where a step may end."""
@@ -82,13 +102,17 @@ class Diagnosis:
         plan = self._session.plan
         for workers in plan["ceilings_workers"]:
             try:
-                again = _rebuilt(self._session.torch, loader, workers)
+                again = _rebuilt(
+                    self._session.torch, loader, workers, patience_s(plan["ceilings_s"])
+                )
                 rate = _drained(
                     again, facts["counter"].expected, workers, plan["ceilings_s"]
                 )
             except Exception as problem:
                 alone = f"loader alone with {workers} worker{'s' * (workers != 1)}"
                 self._session.note(f"{alone}: {type(problem).__name__}: {problem}")
+                if workers:  # more of them would not answer either
+                    break
                 continue
             if rate is not None:
                 self._session.facts["ceilings"].append(
@@ -96,12 +120,18 @@ class Diagnosis:
                 )
 
 
-def _rebuilt(torch: Any, loader: Any, workers: int) -> Any:
+def patience_s(seconds: float) -> float:
+    """Longest time for a loader that is measured for `seconds`."""
+    return PATIENCE * max(seconds, 1.0)
+
+
+def _rebuilt(torch: Any, loader: Any, workers: int, patience: float) -> Any:
     data, own = torch.utils.data, loader.batch_sampler
     options = {name: getattr(loader, name) for name in REBUILT}
     options["num_workers"] = workers
     if workers:
         options.update({name: getattr(loader, name) for name in REBUILT_WITH_WORKERS})
+        options["timeout"] = min(loader.timeout or patience, patience)
         options["prefetch_factor"] = loader.prefetch_factor or 2
     if isinstance(loader.dataset, data.IterableDataset):
         options.update(batch_size=loader.batch_size, drop_last=loader.drop_last)
@@ -126,6 +156,6 @@ def _drained(
         elif now > start:
             items += counter.count(batch)
             times += 1
-        if now - start >= seconds or now - began > PATIENCE * max(seconds, 1.0):
+        if now - start >= seconds or now - began > patience_s(seconds):
             break
     return items / (now - start) if times > 1 else None

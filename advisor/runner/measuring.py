@@ -7,7 +7,7 @@ import contextlib
 import json
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -47,8 +47,12 @@ class _Process:
 class Measuring:
     """Event logs of a trial's processes, and their commands."""
 
-    def __init__(self, folder: str | Path, plan: MeasurePlan) -> None:
+    def __init__(
+        self, folder: str | Path, plan: MeasurePlan, at_end: Callable[[], object] = int
+    ) -> None:
         self._folder = Path(folder)
+        self._at_end = at_end
+        """Called while the process of a full window still lives."""
         self._plan = plan
         self._processes: defaultdict[int, _Process] = defaultdict(_Process)
 
@@ -74,6 +78,8 @@ class Measuring:
         # of this thread alone: a host that gives it no CPU must not delay the next look
         spent_s = (time.thread_time() - at_work_s) / SPENT_SHARE
         process.next_look = time.time() + max(advice.need_s, SHORTEST_LOOK_S, spent_s)
+        if advice.phase == "full":
+            self._at_end()
         if advice.phase == "count":
             self._command(record.pid, phase="count", calls=advice.calls)
         elif advice.phase == "full" and record.world_size == 1:
@@ -156,6 +162,7 @@ class Measuring:
         log.ended = record.state == "exited"
         found = measure(log, self._plan, cut_short=cut_short)
         idle = record.optimizers_built and log.validations is None and has_unread_data(log)
+        idle = idle and self._plan.trains is not False
         if found.run and not found.run.trains and idle:
             notes = (*found.run.notes, BEFORE_TRAINING)
             found = replace(found, run=replace(found.run, notes=notes))

@@ -105,7 +105,11 @@ class Monitor:
         self._say = say
         self._cancel = cancel
         self._records = Records(f"{launched.job.scratch}/probe")
-        self._measuring = Measuring(f"{launched.job.scratch}/probe", trial.plan)
+        self._measuring = Measuring(
+            f"{launched.job.scratch}/probe",
+            trial.plan,
+            at_end=lambda: self.load.sample(force=True),
+        )
         self._processes: tuple[ProcessRecord, ...] = ()
         self._oom_before = oom_kills()
         self._full_since = self._first_step = math.inf
@@ -173,9 +177,12 @@ class Monitor:
             return "not-started"
         if self._window_full(now, stepping):
             return "measured"
+        # what comes after a full window is ours: it neither fails nor outlasts the program
+        full = self._full_since < math.inf or any(each.alone for each in self._processes)
         if launched.ended:
-            return "exited" if self._full_since == math.inf else "measured"
-        return self._over_limit(now, stepping)
+            return "measured" if full else "exited"
+        end = self._over_limit(now, stepping)
+        return "measured" if end is not None and full else end
 
     def _note_signs(self, now: float, *, at_work: bool) -> None:
         signs = [p.last_step_time for p in self._processes if p.last_step_time is not None]

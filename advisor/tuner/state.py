@@ -474,6 +474,8 @@ class TunerState:
         workload = self.context.workload
         plan = MeasurePlan(measure_s=self.context.measure_s, min_steps=MIN_STEPS)
         plan = replace(plan, validation=workload.validation, unit_regex=workload.unit_regex)
+        known = self.originals and not any(run.trains for run in self.originals)
+        plan = replace(plan, trains=False if known else workload.trains)
         if self.originals and self.iterative:
             forwards = self.original.effects.forwards_per_unit or 1.0
             for change in candidate.changes:

@@ -76,6 +76,35 @@ def test_a_trial_beside_that_ends_is_no_load_of_others() -> None:
     assert found.others_cpus == pytest.approx(1 / 30)  # since its last reading
 
 
+def readings_of(alive: int) -> list[LoadReading]:
+    """Of a run that waits half of the time beside others, whose threads live for so many."""
+    return [
+        LoadReading(
+            time=10.0 * n,
+            busy_s=18.0 * n,
+            steal_s=0.0,
+            own_s={7: 5.0 * min(n, alive)},
+            waited_s={(7, 7): 5.0 * n} if n < alive else {},
+            others={(9, 1.0): ("make", 13.0 * n)},
+        )
+        for n in range(5)
+    ]
+
+
+@pytest.mark.parametrize(("alive", "contended"), [(5, True), (3, True), (2, True), (1, None)])
+def test_waits_are_known_as_far_as_the_run_was_read(alive, contended) -> None:
+    """The closing reading may come after its threads are gone. Unread is unknown, never quiet."""
+    assert judge(readings_of(alive), 5.0, 35.0, 2).disturbed is contended
+
+
+@pytest.mark.parametrize(
+    ("busy", "compute", "said"), [(0.2, 0.95, True), (0.9, 0.95, False), (0.2, 0.5, False)]
+)
+def test_a_run_without_a_cpu_does_not_compute(busy, compute, said) -> None:
+    """Ninety percent of the clock in forwards, and hardly a busy CPU: it was starved."""
+    assert bool(contention.starvation(Disturbance(own_cpus=busy), compute)) is said
+
+
 def test_too_few_readings_tell_nothing() -> None:
     """Unknown is neither contended nor uncontended."""
     assert judge([], 0.0, 1.0, 2) == Disturbance()
