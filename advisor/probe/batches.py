@@ -6,7 +6,7 @@ The first batch is searched in full; the path to its count serves those after it
 from __future__ import annotations
 
 import itertools
-from typing import Any, Iterator
+from typing import Any, Iterator, Sequence
 
 Path = tuple[Any, ...]
 """Steps into a nested value: by item or attribute."""
@@ -29,12 +29,13 @@ class Counter:
         self.expected = expected
         self._least_depth = least_depth
         self._path: Path | None = None
-        self._axis = 0
+        self.axis = 0
+        """Axis of its items, in the part that counts them."""
         self._constant: float | None = None
 
     def keep(self, path: Path | None, axis: int) -> None:
         """Count along `axis` of the value at `path`; without one a batch is one item."""
-        self._path, self._axis = path, axis
+        self._path, self.axis = path, axis
         self._constant = 1.0 if path is None else None
 
     def count(self, batch: Any) -> float:
@@ -45,7 +46,7 @@ class Counter:
             if self._path is not None:
                 value = at(batch, self._path)
                 shape = getattr(value, "shape", None)
-                return shape[self._axis] if shape else len(value)
+                return shape[self.axis] if shape else len(value)
         except Exception:
             self._path = None
         try:
@@ -57,10 +58,13 @@ class Counter:
         """Find what counts the items: the size asked for, or the commonest."""
         tensors: list[tuple[float, float, Path]] = []
         sequences: list[tuple[float, float, Path]] = []
+        second: list[tuple[float, float, Path]] = []  # where the first axis is time
         for path, value in walk(batch):
             if is_tensor(value):
                 if len(value.shape):
                     tensors.append((float(value.shape[0]), len(path), path))
+                if len(value.shape) > 1:
+                    second.append((float(value.shape[1]), len(path), path))
             elif isinstance(value, (list, tuple)) and len(path) >= self._least_depth:
                 depth = len(path) + (IN_IT if path else ITSELF)
                 sequences.append((float(len(value)), depth, path))
@@ -68,6 +72,10 @@ class Counter:
         if likely:
             self.keep(min(likely, key=lambda found: found[1])[2], 0)
             return likely[0][0]
+        likely = [found for found in second if found[0] == self.expected != 1]
+        if likely and self.expected is not None:
+            self.keep(min(likely, key=lambda found: found[1])[2], 1)
+            return self.expected
         pool = tensors or sequences
         if not pool or (self.expected and (not tensors or self.expected == 1)):
             # an item without batch dimension, or a collation that hides it
@@ -77,6 +85,27 @@ class Counter:
         common = max(sizes, key=lambda size: (sizes.count(size), -sizes.index(size)))
         self.keep(pool[sizes.index(common)][2], 0)
         return common
+
+    def believe(
+        self, size: int, items: float, shapes: Sequence[tuple[Path, tuple[int, ...]]]
+    ) -> None:
+        """Count along the axis that the layers took for the batch.
+
+        `size` is the batch that layers with a place for it were given, `items` and `shapes` are
+        those of the source's latest batch. Where the batch asked for was counted, a program
+        may give parts of it to its network, or several views together: then the axis stays,
+        as it does where `size` is nowhere.
+        """
+        parts = items == self.expected and not (size % items and items % size)
+        places = (
+            (path, axis)
+            for axis in (0, 1)
+            for path, shape in shapes
+            if shape[axis : axis + 1] == (size,)
+        )
+        place = None if size == items or parts else next(places, None)
+        if place is not None:
+            self.keep(*place)
 
 
 def is_tensor(value: Any) -> bool:
@@ -181,13 +210,19 @@ class LayerObserver:
         except Exception:  # a layer with unusual arguments shows nothing
             pass
 
+    @property
+    def size(self) -> int | None:
+        """Batch that most layers with a place for it were given; None without one."""
+        sizes = [size for _, size in self.samples]
+        return max(sizes, key=sizes.count) if sizes else None
+
     def stop(self) -> None:
         for layer in self._layers:
             layer._forward_hooks.pop(KEY, None)
 
     def settle(self, counter: Counter, inputs: Any) -> None:
         """Let `counter` count along the batch axis of `inputs`, if shown."""
-        found = list(_inputs(inputs))
+        found = list(shapes_in(inputs))
         for axis, size in self.samples:
             for path, shape in found:
                 if shape[axis : axis + 1] == (size,):
@@ -206,7 +241,7 @@ def settle_recurrent(nn: Any, module: Any, counter: Counter, inputs: Any) -> Non
     layer = next(layers, None)
     if layer is not None:
         axis = int(not layer.batch_first)
-        rows = (path for path, shape in _inputs(inputs) if len(shape) > axis)
+        rows = (path for path, shape in shapes_in(inputs) if len(shape) > axis)
         counter.keep(next(rows, None), axis)
 
 
@@ -260,7 +295,7 @@ def _place(nn: Any, layer: Any) -> tuple[int, int | None] | None:
     return (1, None) if isinstance(layer, (nn.Linear, nn.RNNCellBase)) else None
 
 
-def _inputs(inputs: Any) -> Iterator[tuple[Path, tuple[int, ...]]]:
+def shapes_in(inputs: Any) -> Iterator[tuple[Path, tuple[int, ...]]]:
     """Yield tensors with shapes, and lists of tensors with length."""
     for path, value in walk(inputs):
         if is_tensor(value):

@@ -99,6 +99,8 @@ def _came(session: Session, index: int, batch: Any, enter: float, end: float) ->
         session.recorder.add(("batch", enter, end, index, items))
         if not session.counting:
             facts["thread"] = get_ident()
+            shapes = [each for each in batches.shapes_in(batch) if len(each[1]) > 1]
+            facts["latest"], session.fed = (items, shapes), facts
             padding = facts["padding"]
             if padding is not None and not note_padding(padding, batch):
                 facts["padding"] = None
@@ -124,7 +126,7 @@ def built(session: Session, loader: Any) -> None:
             loader.__dict__[NUMBER] = (session.pid, index)
             return
     facts.update(
-        counter=batches.Counter(float(batch) if isinstance(batch, int) else None),
+        counter=batches.Counter(_expected(batch, facts["length"])),
         padding={"rows": 0, "positions": 0, "padded": 0},
         arguments=_arguments(loader, batch),
         pass_items=None,
@@ -135,6 +137,13 @@ def built(session: Session, loader: Any) -> None:
     session.loaders.append(facts)
     loader.__dict__[NUMBER] = (session.pid, len(session.loaders) - 1)
     describe(session, len(session.loaders) - 1)
+
+
+def _expected(batch: Any, length: int | None) -> float | None:
+    """Items of a full batch, of as many as there are; None unless a number was asked for."""
+    if not isinstance(batch, int):
+        return None
+    return float(batch if length is None else max(1, min(batch, length)))
 
 
 def _arguments(loader: Any, batch: Any, **seen: Any) -> Facts:

@@ -124,6 +124,33 @@ def test_padding(batch, padded) -> None:
     assert found == (dict.fromkeys(counts, 0) if padded is None else counts)
 
 
+def test_the_batch_asked_for_may_lie_behind_the_time() -> None:
+    """Recurrent networks and transformers take the time first, by torch's default."""
+    counter = Counter(expected=6)
+    found = [counter.count((torch.zeros(30, n, 4), torch.zeros(30, n))) for n in (6, 6, 2)]
+    assert found == [6, 6, 2]
+
+
+@pytest.mark.parametrize(
+    ("asked", "size", "shape", "items"),
+    [
+        (None, 5, (32, 5, 16), 5),
+        (8, 32, (32, 7, 16), 32),
+        (5, 3, (5, 3, 16), 3),
+        (8, 2, (8, 2, 16), 8),
+        (8, 16, (8, 16, 16), 8),
+        (8, 11, (8, 3, 16), 8),
+    ],
+    ids=["nothing asked", "crops", "they disagree", "in parts", "two views", "nowhere"],
+)
+def test_a_loader_counts_what_the_layers_take_for_the_batch(asked, size, shape, items) -> None:
+    """Where the batch asked for is another, the layers are believed."""
+    counter, batch = Counter(asked), (torch.zeros(shape), torch.zeros(()))
+    first = counter.count(batch)
+    counter.believe(size, first, [(((True, 0),), shape)])
+    assert counter.count(batch) == items
+
+
 class TimeFirst(torch.nn.Module):
     """Attention over [time, batch], whose heads times batch are as many as the positions."""
 
