@@ -97,7 +97,10 @@ def percent(share: float | None) -> str:
 
 
 def plural(unit: str) -> str:
-    """`tile` to `tiles`, `batch` to `batches`, `query` to `queries`."""
+    """`tile` to `tiles`, `batch` to `batches`, `row of a forward` to `rows of a forward`."""
+    noun, of, whole = unit.partition(" of ")
+    if of:
+        return f"{plural(noun)}{of}{whole}"
     if unit.endswith(("s", "x", "z", "ch", "sh")):
         return f"{unit}es"
     if unit.endswith("y") and unit[-2:-1] not in "aeiou":

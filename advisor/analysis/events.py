@@ -132,6 +132,14 @@ class OptimizerStep(NamedTuple):
     optimizer: Number
 
 
+class Generated(NamedTuple):
+    """Call of a library's `generate`."""
+
+    start: Finite
+    end: Finite
+    prompts: Finite
+
+
 class DeviceMark(NamedTuple):
     """Completion time of device work queued by `host`."""
 
@@ -170,6 +178,7 @@ TIMED = (
     "gradients",
     "updates",
     "copies",
+    "generated",
     "waits",
     "saves",
 )
@@ -192,6 +201,7 @@ class EventLog:
     updates: list[OptimizerStep] = field(default_factory=list)
     copies: list[Span] = field(default_factory=list)
     """Copies from host to device, as the host saw them."""
+    generated: list[Generated] = field(default_factory=list)
     waits: list[HostWait] = field(default_factory=list)
     saves: list[Span] = field(default_factory=list)
     marks: list[DeviceMark] = field(default_factory=list)
@@ -277,6 +287,7 @@ READERS: dict[str, tuple[str, type[Any]]] = {
     "gradient": ("gradients", Span),
     "step": ("updates", OptimizerStep),
     "copy": ("copies", Span),
+    "generation": ("generated", Generated),
     "wait": ("waits", HostWait),
     "save": ("saves", Span),
     "mark": ("marks", DeviceMark),

@@ -9,7 +9,7 @@ from advisor.analysis import breakdown
 from advisor.analysis.device_time import DeviceClock
 from advisor.analysis.events import EventLog, LoaderFacts, ModuleFacts, Span, typed
 from advisor.analysis.step_detection import detect_steps, measured_part
-from advisor.analysis.step_series import dominant_module
+from advisor.analysis.step_series import GENERATION, dominant_module
 from advisor.analysis.window import Window, find_window, warm_up
 from advisor.model import Effects, MeasurePlan, Run
 
@@ -32,6 +32,8 @@ class Measurement:
     """Run of this process alone; None: no rate."""
     unmeasured: str | None = None
     """Reason for no rate although steps were seen."""
+    missing: str = ""
+    """What it did not finish, and the limit that would hold it; empty where it did."""
     effects: Effects | None = None
     """None where no DataLoader or module is known."""
     first_step: float = 0.0
@@ -61,7 +63,8 @@ def measure(log: EventLog, plan: MeasurePlan, *, cut_short: bool = False) -> Mea
         run=_run(log, window, plan, clock, effects)
         if window is not None and measured
         else None,
-        unmeasured=None if measured else series.source,
+        unmeasured=None if measured else series.missing or series.source,
+        missing=series.missing,
         effects=effects,
         first_step=series.bounds[0] + log.clock,
     )
@@ -80,11 +83,13 @@ def _run(
     return Run(
         unit=series.unit,
         units=sum(series.units[window.first : window.last]),
+        units_before=sum(series.units[: window.first]),
         units_per_s=rate,
         tokens_per_s=tokens * rate
-        if tokens is not None and series.unit == "sample"
+        if tokens is not None and series.unit == "sample" and series.kind != GENERATION
         else None,
         rate_source=series.source,
+        counted=series.counted,
         window_start=window.start + log.clock,
         window_end=window.end + log.clock,
         windows=window.part_rates(),

@@ -5,6 +5,11 @@ No workload is known here, only three shapes of loop:
     optimizer step   training, or training step where no optimizer of torch's steps
     loader batch     inference over a DataLoader, a few forwards a batch
     root forward     an iterative sampler (many forwards a batch), or no loader at all
+    generation       forwards that together write one batch of sequences, without a loader
+
+Without a loader only a sign in the calls tells what is finished: a timestep that runs one way
+and jumps back, another network in between, or a prompt that grows. Without a sign the unit is
+the row of a forward, and is called so: nothing shows that it is a finished item.
 """
 
 import bisect
@@ -14,12 +19,13 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
-from advisor.analysis import training_steps
+from advisor import numbers
+from advisor.analysis import generations, training_steps
 from advisor.analysis.events import EventLog, ForwardCall, Span
 from advisor.analysis.loaders import worked_items
 from advisor.analysis.step_series import (
     FORWARD,
-    FORWARD_SOURCE,
+    GENERATION,
     LOADER,
     StepSeries,
     calls_of_networks,
@@ -27,11 +33,21 @@ from advisor.analysis.step_series import (
     most_common,
 )
 from advisor.model import SAMPLER_FORWARDS, MeasurePlan
+from advisor.probe.recorder import LENGTH, ROW
 
 CYCLE_PATIENCE_S = 60.0
-"""Longest wait for a sampler's first item, before forwards are taken for units."""
+"""Longest wait for a first sign of items where a network's output has its input's shape.
+
+A number that runs one way is a sign: then the first item's end is waited for, however long
+that takes within the trial's limits.
+"""
+STARTING_S = 300.0
+"""Time that a limit leaves for the program's start, beside its items."""
 FEWEST_ITEMS, MARKED_SHARE = 2, 0.8
 """A network marks items with so many calls, nearly each followed by the dominant one's."""
+
+ROWS = "rows of forwards, none of which was seen to finish an item"
+SLICES = "rows of an array, slice by slice"
 
 SHORTEST = 4
 """Fewest forwards of a cycle."""
@@ -145,7 +161,10 @@ def _forwards_by_batch(
 
 def _loader_batches(log: EventLog, loader: int) -> StepSeries:
     """Step series of batches, each lasting until the next is asked for."""
-    series = StepSeries(LOADER, "items of the loader's batches")
+    series = StepSeries(LOADER, "items of the loader's batches", counted="loader batch")
+    if not log.calls:
+        series.source = "items of the loader's batches, for which no module was called"
+        series.counted = "loaded sample"
     items = _items_by_end(log.hooked(), loader)
     own = [fetch for fetch in log.fetches if fetch.loader == loader]
     series.bounds = [own[0].start]
@@ -181,7 +200,7 @@ def _sampler(root: int, groups: list[_Group], plan: MeasurePlan) -> StepSeries:
     """Step series of a sampler's forwards; only the last group may be unfinished."""
     groups = [group for group in groups if group.calls]
     done = [group for group in groups if group.finished]
-    series = StepSeries(FORWARD, root=root, iterative=True)
+    series = StepSeries(FORWARD, root=root, iterative=True, counted="sampler item")
     series.batch = most_common([group.items for group in groups])
     series.finished_batches = len(done)
     series.whole_units = sum(group.items for group in done)
@@ -209,16 +228,27 @@ def _sampler(root: int, groups: list[_Group], plan: MeasurePlan) -> StepSeries:
 def _without_loader(
     log: EventLog, root: int, calls: list[ForwardCall], plan: MeasurePlan
 ) -> StepSeries:
-    """Find an iterative sampler, else count forwards."""
+    """Find generations or an iterative sampler, else count rows of forwards."""
+    if log.generated:
+        series = _generation_series(root, log.generated[0].start)
+        for each in log.generated:
+            _finish(series, each.end, each.prompts)
+        series.batch = most_common([each.prompts for each in log.generated])
+        return series
+    begun = generations.starts(log.numbers.get(root, []))
+    if begun is not None:
+        return _generations(log, root, calls, begun)
     positions = [index for index, call in enumerate(log.calls) if call.module == root]
     found = cycle_starts(log, root, positions)
     known = plan.forwards_per_unit
-    if found is None and not known:
-        return _forwards(root, _items(log, calls), calls)
-    watched_s = calls[-1].end - calls[0].start
-    unsure = not found and not known and not log.ended
-    if unsure and (not log.module(root).same_shape or watched_s > CYCLE_PATIENCE_S):
-        return _forwards(root, calls, calls)
+    if not found and not known and not is_sampler(log, root):
+        likely = found is not None and log.module(root).same_shape
+        watched_s = calls[-1].end - calls[0].start
+        if not likely or (watched_s > CYCLE_PATIENCE_S and not log.ended):
+            series = _forwards(root, _items(log, calls), calls)
+            if are_slices(log, root, calls):
+                series.source, series.counted = SLICES, "slice"
+            return series
     networks = calls_of_networks(log)
     beside = [
         call.items for module, own in networks.items() if module != root for call in own
@@ -227,7 +257,59 @@ def _without_loader(
     items = min([most_common([call.items for call in calls]) or 1.0, *beside])
     spans = pairwise([0, *(found or ()), len(calls)])
     groups = [_Group(items, calls[a:b], log.ended or b < len(calls)) for a, b in spans]
-    return _sampler(root, groups, plan)
+    series = _sampler(root, groups, plan)
+    if not series.forwards_per_unit:
+        series.missing = unfinished(
+            item_s(log, root, watched_s=calls[-1].end - calls[0].start)
+        )
+    return series
+
+
+def unfinished(item_s: float | None) -> str:
+    """Sentence on a first item that is not done, and the limit that would hold it."""
+    if item_s is None:
+        return (
+            "no item was finished: raise run-limit in gpu-advisor.toml to the time of two"
+        )
+    limit = numbers.whole_minutes(FEWEST_ITEMS * item_s + STARTING_S)
+    return (
+        f"no item was finished: one takes about {numbers.duration(item_s)}; "
+        f'run-limit = "{limit}" in gpu-advisor.toml would hold one'
+    )
+
+
+def item_s(log: EventLog, module: int, *, watched_s: float) -> float | None:
+    """Guess of the time of an item, by how far its timestep has come; None without one.
+
+    Timesteps and noise levels fall to about 0; times of a flow rise from 0 to 1.
+    """
+    for values in _arguments(log, module):
+        first, latest = values[0], values[-1]
+        last = 0.0 if 0 <= latest < first else 1.0
+        if first != latest and min(first, last) <= latest <= max(first, last):
+            return watched_s * (last - first) / (latest - first)
+    return None
+
+
+def _generation_series(root: int, start: float) -> StepSeries:
+    series = StepSeries(GENERATION, "sequences of generations", root=root)
+    series.counted, series.bounds = "generation", [start]
+    return series
+
+
+def _generations(
+    log: EventLog, root: int, calls: list[ForwardCall], begun: list[int]
+) -> StepSeries:
+    """Step series of finished generations; the last one may be under way."""
+    series = _generation_series(root, calls[0].start)
+    edges = [*begun, len(calls)] if log.ended else begun
+    sequences = [generations.sequences_of(calls[a:b]) for a, b in pairwise(edges) if a < b]
+    for (_, after), many in zip(pairwise(edges), sequences, strict=False):
+        _finish(series, calls[after - 1].end, many)
+    series.batch = most_common(sequences or [calls[0].items])
+    if not series.steps:
+        series.missing = unfinished(None)
+    return series
 
 
 def _items(log: EventLog, calls: list[ForwardCall]) -> list[ForwardCall]:
@@ -244,7 +326,7 @@ def _items(log: EventLog, calls: list[ForwardCall]) -> list[ForwardCall]:
 
 
 def _forwards(root: int, items: list[ForwardCall], calls: list[ForwardCall]) -> StepSeries:
-    series = StepSeries(FORWARD, FORWARD_SOURCE, root=root)
+    series = StepSeries(FORWARD, ROWS, root=root, counted="row of a forward")
     series.batch = most_common([call.items for call in items])
     series.bounds = [call.end for call in items]
     series.units = [call.items for call in items[1:]]
@@ -289,12 +371,46 @@ def jumps(values: Sequence[float]) -> list[int] | None:
     return None if lengths and median(lengths) < SHORTEST else found
 
 
+def are_slices(log: EventLog, module: int, calls: Sequence[ForwardCall]) -> bool:
+    """True if each call goes on where the one before ended, in one array of the program's.
+
+    Each row is then given once, so that a row of the forward is an item.
+    """
+    given = log.numbers.get(module, [])
+    for name in given[0] if given else ():
+        if not name.endswith(ROW) or any(name not in call for call in given):
+            continue
+        moves = [after[name] - before[name] for before, after in pairwise(given)]
+        follows = sum(move == call.items for move, call in zip(moves, calls, strict=False))
+        if follows >= max(SHORTEST, ONE_WAY * len(moves)):
+            return True
+    return False
+
+
+def is_sampler(log: EventLog, module: int) -> bool:
+    """True if a number of every call runs one way, as a timestep does.
+
+    A counter of calls goes up by whole ones, too. It is a timestep only where the output has
+    the shape of the input, as a denoiser's.
+    """
+    for values in _arguments(log, module):
+        moves = [b - a for a, b in pairwise(values) if a != b]
+        up, down = sum(move > 0 for move in moves), sum(move < 0 for move in moves)
+        one_way = len(moves) >= 2 and max(up, down) >= ONE_WAY * len(moves)
+        counter = up > down and all(move == 1 for move in moves if move > 0)
+        if one_way and (not counter or log.module(module).same_shape):
+            return True
+    return False
+
+
 def _arguments(log: EventLog, module: int) -> list[list[float]]:
     """Numeric arguments of every call, one list each."""
     calls = log.numbers.get(module, [])
-    names = (
-        [name for name in calls[0] if all(name in call for call in calls)] if calls else []
-    )
+    names = [
+        name
+        for name in (calls[0] if calls else ())
+        if not name.endswith((LENGTH, ROW)) and all(name in call for call in calls)
+    ]
     return [[call[name] for call in calls] for name in names]
 
 

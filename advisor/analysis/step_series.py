@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
 from advisor.analysis.events import EventLog, ForwardCall, Span
-from advisor.model import TRAINING_STEPS
+from advisor.model import TRAINING_STEPS, UNFINISHED, Counted
 
-LOADER, FORWARD = "loader batch", "root forward"
+LOADER, FORWARD, GENERATION = "loader batch", "root forward", "generation"
 OPTIMIZER, UPDATE = TRAINING_STEPS
 
 FORWARD_SOURCE = "batch dimension of the root forwards"
@@ -24,8 +24,8 @@ class StepSeries:
 
     kind: str
     source: str = ""
-    unit: str = "sample"
-    """`sample`, else `step` where samples are unknown."""
+    counted: Counted | None = None
+    """What a unit is; None until it is known."""
     bounds: list[float] = field(default_factory=list)
     units: list[float] = field(default_factory=list)
     aside: list[Span] = field(default_factory=list)
@@ -52,8 +52,19 @@ class StepSeries:
     whole_units: float = 0.0
     iterative: bool = False
     """Many forwards make one unit; bounds lie between forwards."""
+    undecided: bool = False
+    """What comes next tells what the steps are: no window yet."""
+    missing: str = ""
+    """What the series has no rate for yet, in words."""
     skips: bool = False
     """Some loaded batches were unused."""
+
+    @property
+    def unit(self) -> str:
+        """`sample`, or the name of what was counted where that is none."""
+        if self.counted == "rollout":
+            return "environment step"
+        return self.counted if self.counted in UNFINISHED else "sample"
 
     @property
     def steps(self) -> int:

@@ -12,7 +12,14 @@ from itertools import groupby, pairwise
 from statistics import median
 from typing import NamedTuple, TypeVar
 
-from advisor.analysis.events import BatchFetch, EventLog, OptimizerStep, Span, typed
+from advisor.analysis.events import (
+    BatchFetch,
+    EventLog,
+    ForwardCall,
+    OptimizerStep,
+    Span,
+    typed,
+)
 from advisor.analysis.loaders import train_loaders, worked_items
 from advisor.analysis.step_series import (
     FORWARD_SOURCE,
@@ -22,13 +29,22 @@ from advisor.analysis.step_series import (
     dominant_module,
     most_common,
 )
+from advisor.model import SAMPLER_FORWARDS
 
 T = TypeVar("T")
 
 EVALUATIONS_SHARE = 0.2
 """Calls without gradients in more of the steps belong to the steps."""
+MOST_UNSEEN = 0.2
+"""Updates of which no forward was seen, as a share of the others: more are another kind."""
+MOST_ROLLOUTS = 0.5
+"""So do those that come with more of the updates: of a learner that acts and learns in turn."""
 WHOLE_PASSES = 0.02
-"""A rollout's samples are trained on a whole number of times, within this."""
+"""A rollout's samples are trained on a whole number of times, within this times."""
+ROLLOUT_PATIENCE = 10.0
+"""A second rollout is waited for so many times as long as the first one took."""
+ROLLOUT_PATIENCE_S = 10.0, 300.0
+"""At least and at most, in seconds after the first rollout."""
 
 
 class Fed(NamedTuple):
@@ -44,7 +60,7 @@ def detect(log: EventLog) -> StepSeries | None:
     if not updates:
         return None
     hooked = log.hooked()
-    series = StepSeries(OPTIMIZER if log.updates else UPDATE)
+    series = StepSeries(OPTIMIZER if log.updates else UPDATE, counted="update")
     series.bounds = [update.end for update in updates if not update.optimizer]
     series.root = dominant_module(hooked)
     clusters = _passes_of_steps(log, updates)
@@ -63,12 +79,7 @@ def detect(log: EventLog) -> StepSeries | None:
         series.marks = _restarts(log, series)
         series.aside = list(_other_loaders(log, series))
     else:
-        found, are_rollouts = _calls_aside(log, series.root)
-        if are_rollouts:
-            series.marks = _holding(series, [each.start for each in found])
-            series.source += ", those of a rollout in each epoch"
-        else:
-            series.aside = found
+        _without_loaders(log, series)
     series.set_clock(first_start(log, series))
     return series
 
@@ -124,7 +135,7 @@ def first_start(log: EventLog, series: StepSeries) -> float | None:
 
 
 def _holding(series: StepSeries, times: list[float]) -> list[int]:
-    steps = {bisect.bisect_left(series.bounds, time) - 1 for time in times}
+    steps = {bisect.bisect_right(series.bounds, time) - 1 for time in times}
     return sorted(step for step in steps if 0 <= step < series.steps)
 
 
@@ -192,29 +203,42 @@ def _passes_of_steps(log: EventLog, updates: list[OptimizerStep]) -> list[list[i
 def _from_forwards(
     log: EventLog, series: StepSeries, clusters: list[list[int]]
 ) -> list[Fed]:
-    """Trained batches, by forwards with backwards; else a step per pass."""
+    """Trained batches, by forwards with backwards; else a step per update.
+
+    The last forward before each backward pass tells its batch: earlier ones of a critic saw the
+    same. Of many forwards it is unknown which are the batch: they may be steps of an episode,
+    or of a sequence. While another thread's call runs, a forward may pass unseen; an update
+    without any has a batch as most have.
+    """
     heavy = [c for c in log.calls if log.module(c.module).parameters] or log.calls
     mine = [call for call in heavy if call.graded] or heavy
     passes = log.passes
     ends = [call.end for call in mine]
     fed: list[Fed] = []
-    for index in (index for cluster in clusters for index in cluster):
-        since = passes[index - 1].end if index else float("-inf")
-        low, high = (
-            bisect.bisect_left(ends, since),
-            bisect.bisect_right(ends, passes[index].start),
-        )
-        own = [call for call in mine[low:high] if call.module == series.root] or mine[
-            low:high
-        ]
-        if own:
-            fed.append(Fed(passes[index].end, own[-1].items))
+    many: list[int] = []
+    unseen: list[float] = []
+    for cluster in clusters:
+        before = len(fed)
+        for index in cluster:
+            since = passes[index - 1].end if index else float("-inf")
+            low = bisect.bisect_left(ends, since)
+            high = bisect.bisect_right(ends, passes[index].start)
+            own = [call for call in mine[low:high] if call.module == series.root]
+            own = own or mine[low:high]
+            if own:
+                fed.append(Fed(passes[index].end, own[-1].items))
+                many.append(len(own))
+        if cluster and len(fed) == before:
+            unseen.append(passes[cluster[-1]].end)
+    if len(unseen) < MOST_UNSEEN * len(fed) and log.hooked() is log:
+        usual = most_common([each.items for each in fed]) or 1.0
+        fed = sorted([*fed, *(Fed(end, usual) for end in unseen)])
     fed = fed or [Fed(call.end, call.items) for call in mine if call.module == series.root]
     series.source = FORWARD_SOURCE
     series.batch = most_common([each.items for each in fed])
-    if fed:
+    if fed and (not many or median(many) < SAMPLER_FORWARDS):
         return fed
-    series.unit = "step"
+    series.counted = "step"
     series.source = "steps, of which no layer tells how many samples they hold"
     return [Fed(passes[cluster[-1]].end, 1.0) for cluster in clusters if cluster]
 
@@ -238,23 +262,71 @@ def _runs(events: Sequence[T], aside: Callable[[T], bool]) -> list[tuple[list[T]
     return [(own, after) for own, after in pairwise([*runs, []]) if aside(own[0])]
 
 
-def _calls_aside(log: EventLog, root: int | None) -> tuple[list[Span], bool]:
-    """Stretches of calls without gradients; True for rollouts.
+def _without_loaders(log: EventLog, series: StepSeries) -> None:
+    """Set apart validation, or find the rollouts of a reinforcement learner.
 
-    Such calls in every step belong to the steps. Rollouts come before the first update, and
-    the network trains on just their samples, a whole number of times.
+    Such calls in every step belong to the steps. Rollouts come before the first update, and the
+    network trains on just their samples, a whole number of times: then the unit is a step of the
+    environment, and only whole cycles are a window. A first stretch of calls with other rows
+    than those trained on may be a rollout, too: the second one tells.
     """
-    calls = [call for call in log.calls if call.module == root]
+    calls = [call for call in log.calls if call.module == series.root]
     runs = _runs(calls, lambda call: not call.graded)
-    found = [
+    many = sum(call.graded for call in calls)
+    if not runs or len(runs) > MOST_ROLLOUTS * many:
+        return
+    stretches = [
         Span(own[0].start, after[0].start if after else own[-1].end) for own, after in runs
     ]
-    if len(found) >= EVALUATIONS_SHARE * sum(call.graded for call in calls):
-        return [], False
-    if len(found) < 2 or calls[0].graded:
-        return found, False
-    times = median(
-        sum(call.items for call in after) / sum(call.items for call in own)
-        for own, after in runs[:-1]
-    )
-    return found, round(times) >= 1 and abs(times - round(times)) <= WHOLE_PASSES * times
+    if repeats := _repeats(runs) if _acts(log, stretches[0], calls) else 0.0:
+        series.marks = _holding(series, [each.start for each in stretches])
+        series.counted = "rollout"
+        series.source = (
+            f"steps of the environment, of whole rollouts with their {series.kind}s"
+        )
+        series.units = [units / repeats for units in series.units]
+        series.whole_units /= repeats
+    elif len(runs) < EVALUATIONS_SHARE * many:
+        series.aside = stretches
+        if len(runs) == 1 and _acts(log, stretches[0], calls):
+            series.undecided = _may_come_again(log, stretches[0])
+
+
+def _acts(log: EventLog, first: Span, calls: Sequence[ForwardCall]) -> bool:
+    """True if a first stretch of calls may be a rollout.
+
+    It comes before the first update, and has a row for each environment. A validation has a
+    loader, or mostly the rows of the training.
+    """
+    rows = {call.items for call in calls if call.graded}
+    fed = any(first.start <= fetch.end <= first.end for fetch in log.fetches)
+    return not calls[0].graded and calls[0].items not in rows and not fed
+
+
+def _may_come_again(log: EventLog, first: Span) -> bool:
+    """True while the second rollout may still come."""
+    least_s, most_s = ROLLOUT_PATIENCE_S
+    wait_s = min(most_s, max(least_s, ROLLOUT_PATIENCE * (first.end - first.start)))
+    now = log.last_time() or first.end
+    return not log.ended and now < first.end + wait_s
+
+
+def _repeats(runs: Sequence[tuple[Sequence[ForwardCall], Sequence[ForwardCall]]]) -> float:
+    """Times that the samples of most rollouts are trained on; 0 where they are none."""
+    times = [_times_trained(own, after) for own, after in runs[:-1]]
+    usual = most_common(times) or 0.0
+    return usual if times.count(usual) > len(times) / 2 else 0.0
+
+
+def _times_trained(rollout: Sequence[ForwardCall], after: Sequence[ForwardCall]) -> float:
+    """Times that the samples of a rollout are trained on; 0 if not a whole number.
+
+    The value of what follows the last step takes one call more, of the same rows.
+    """
+    trained, rows = sum(call.items for call in after), rollout[-1].items
+    seen = sum(call.items for call in rollout)
+    for steps in (seen, seen - rows):
+        times = trained / steps if steps > 0 else 0.0
+        if round(times) >= 1 and abs(times - round(times)) <= WHOLE_PASSES:
+            return float(round(times))
+    return 0.0

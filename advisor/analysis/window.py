@@ -14,12 +14,14 @@ from statistics import median
 
 from advisor.analysis.device_time import DeviceClock
 from advisor.analysis.events import EventLog, typed
-from advisor.analysis.step_series import FORWARD, StepSeries
+from advisor.analysis.step_series import FORWARD, GENERATION, StepSeries
 from advisor.model import MeasurePlan
 
 SETTLED = 1.25
 """Warm-up lasts while a block of steps is slower than the later ones' median by this."""
 FORWARDS_DISCARDED = 5
+GENERATIONS_DISCARDED = 1
+"""Each has many forwards: the first one warms the network up."""
 DISCARD_LIMIT = 4.0
 """Longest wait for a deep loader queue, as a multiple of the measured seconds."""
 QUICK_STEP_S = 0.02
@@ -115,6 +117,8 @@ def warm_up(log: EventLog, series: StepSeries, measure_s: float) -> int:
     prefetch = typed(facts.arguments, "prefetch_factor", int) or 0
     if series.kind == FORWARD:
         discard = FORWARDS_DISCARDED
+    elif series.kind == GENERATION:
+        discard = GENERATIONS_DISCARDED
     else:
         batches = max(3, workers * prefetch + 2)
         discard = math.ceil(batches / (series.batches_per_step or 1.0))
@@ -164,11 +168,13 @@ def find_window(
     marked = set(series.marks)
     # neighbours are one
     marks = [m for m in series.marks if m >= steady and m - 1 not in marked]
+    if series.counted == "rollout" and len(marks) < 2:
+        return None, max(0.05, series.typical_s)
     if len(marks) > 1:
         cycle_s = median([series.clock[b] - series.clock[a] for a, b in pairwise(marks)])
         cycles = Window(series, marks[0], marks[-1])
         wait_s = _wait_s(cycles, plan, cycle_s / 2, late=late)
-        short = cycle_s <= plan.measure_s and not late
+        short = series.counted == "rollout" or (cycle_s <= plan.measure_s and not late)
         if short or not wait_s:
             return cycles, wait_s
     first = steady + (series.steps - steady) % burst(log, series)

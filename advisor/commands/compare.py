@@ -19,7 +19,7 @@ from advisor.errors import BudgetTooSmallError, TrialFailedError, UsageError
 from advisor.executor.comparison import UNDER_LOAD, Comparison, work_differences
 from advisor.executor.executor import Executor
 from advisor.executor.requests import ABTest, SkippedRun, TrialRequest, Variant
-from advisor.model import Failure, Interval, MeasurePlan, Purpose, Run
+from advisor.model import UNFINISHED, Failure, Interval, MeasurePlan, Purpose, Run
 from advisor.objective import THROUGHPUT
 from advisor.quality import judge, patterns, read_measures
 
@@ -249,13 +249,18 @@ def measure(arms: list[Arm], args: argparse.Namespace, started: float) -> dict[s
     verdicts = {arm.verdict for arm in arms}
     undecided = "undecided" if "undecided" in verdicts else "ok"
     notes = [UNDER_LOAD] if rounds and rounds.used_contended_rounds else []
+    counted = arms[0].warm_up
+    if counted and counted.counted in UNFINISHED:
+        notes.append(
+            f"Rates are in {numbers.plural(counted.unit)}: {UNFINISHED[counted.counted]}."
+        )
     if rounds and rounds.cut_short:
         notes.append(
             "The budget ended before all rounds had run; a larger --budget has them all."
         )
     return {
         "outcome": "failed" if verdicts & BAD else undecided,
-        "unit": first.workload.unit,
+        "unit": counted.unit if counted else first.workload.unit,
         "rounds": len(rounds.counted) if rounds else 0,
         "threshold": args.threshold / 100,
         "variants": [arm.as_object(rounds) for arm in arms],
@@ -272,7 +277,10 @@ def request(arm: Arm, purpose: Purpose, window_s: float) -> TrialRequest:
     """Process of a variant, as long as its warm-up."""
     entry = arm.asked.workload
     plan = MeasurePlan(
-        measure_s=window_s, validation=entry.validation, unit_regex=entry.unit_regex
+        measure_s=window_s,
+        validation=entry.validation,
+        trains=False if arm.warm_up and not arm.warm_up.trains else entry.trains,
+        unit_regex=entry.unit_regex,
     )
     return TrialRequest(
         variant=Variant(program=arm.name),

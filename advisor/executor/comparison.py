@@ -428,7 +428,7 @@ def work_differences(first: Sequence[Run], other: Sequence[Run]) -> list[str]:
 
 FACTS: dict[str, Callable[[Run], object | None]] = {
     "unit": lambda run: run.unit,
-    "counted as": lambda run: run.rate_source.partition(" (")[0] or None,
+    "counted as": lambda run: run.way or None,
     "kind of step": lambda run: run.step_kind,
     "items of the dataset": lambda run: run.effects.data_items,
     "forwards for one unit": lambda run: run.effects.forwards_per_unit,

@@ -109,6 +109,7 @@ def judge(past: History, record: GateRecord) -> tuple[GateRecord, History]:
                 math.exp(statistics.fmean(math.log(r.mean) for r in rates)),
             )
             same = [machine, program.definition, source, rate.unit, rate.better]
+            same += [rate.counted] * (rate.counted is not None)
             series = f"{workload.name} {digest_of(same)}"
             beside = {each.series for each in past.sessions if each.machine == machine} | {
                 series

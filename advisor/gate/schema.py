@@ -35,6 +35,8 @@ class Rate(Part):
     """Units over the time they took; a time or size is kept as its own value."""
     unit: str = "run"
     better: Better = "higher"
+    counted: str | None = None
+    """Way in which the probe counted; null for a figure that the program told."""
     work: float | None = None
     """Units finished by a run that went to its own end; null if the window was cut."""
 

@@ -29,7 +29,7 @@ from advisor.gate.sequential_test import LOOKS, judge, level
 from advisor.machine.contention import in_words
 from advisor.machine.readings import HARMFUL_EVENT_REASONS
 from advisor.model import Telemetry
-from advisor.numbers import number
+from advisor.numbers import number, plural
 from advisor.settings import GateLimits
 
 POWER_CAP = "software power cap"
@@ -307,14 +307,21 @@ def _different(
     rates: Mapping[Variant, list[Rate]], runs: Mapping[Variant, list[RunEntry]]
 ) -> tuple[Verdict, str] | None:
     """Rates of different kinds are never compared."""
-    kinds: dict[Variant, set[tuple[str | None, str, str]]] = {}
+    kinds: dict[Variant, set[tuple[str | None, str, str, str]]] = {}
     for arm in ARMS:
         pairs = zip(runs[arm], rates[arm], strict=True)
-        kinds[arm] = {(run.source, rate.unit, rate.better) for run, rate in pairs}
+        kinds[arm] = {
+            (run.source, rate.unit, rate.better, rate.counted or "") for run, rate in pairs
+        }
     if kinds["base"] == kinds["head"] and len(kinds["head"]) == 1:
         return None
     base, head = (
-        " and ".join(sorted(f"{unit}s by {source}" for source, unit, _ in kinds[arm]))
+        " and ".join(
+            sorted(
+                f"{plural(unit)} by {source}{f' ({counted})' * bool(counted)}"
+                for source, unit, _, counted in kinds[arm]
+            )
+        )
         for arm in ARMS
     )
     return "no-baseline", f"base was measured in {base}, head in {head}"
@@ -331,7 +338,8 @@ def _less_work(rates: Mapping[Variant, list[Rate]]) -> tuple[Verdict, str] | Non
     base, head = (statistics.median(rate.mean for rate in rates[arm]) for arm in ARMS)
     if work["head"] / work["base"] >= min(1.0, head / base) * (1 - WORK_TOLERANCE):
         return None
+    units = plural(rates["head"][0].unit)
     return "error", (
-        f"work not done: head finished {number(work['head'])} {rates['head'][0].unit}s in a run, "
+        f"work not done: head finished {number(work['head'])} {units} in a run, "
         f"base {number(work['base'])}"
     )

@@ -29,6 +29,29 @@ TrainingSign = Literal["optimizer", "backward", "gradients"]
 SAMPLER_FORWARDS = 4
 """From so many forwards a unit it is an iterative sampler."""
 
+Counted = Literal[
+    "update",
+    "loader batch",
+    "sampler item",
+    "generation",
+    "rollout",
+    "slice",
+    "written item",
+    "output line",
+    "whole run",
+    "step",
+    "row of a forward",
+    "loaded sample",
+]
+"""What a rate counts. Rates that count different things are never compared."""
+
+UNFINISHED: dict[Counted, str] = {
+    "step": "no layer tells how many samples a step holds",
+    "row of a forward": "no item was seen to be finished, only rows of forwards",
+    "loaded sample": "no module was called for the batches of the loader",
+}
+"""Of these nothing shows that an item is finished: their batch is never written."""
+
 TRAINING_STEPS = ("optimizer step", "training step")
 """Kinds of step with an update: by torch's optimizer, or the program's own."""
 
@@ -310,11 +333,15 @@ class Run:
     unit: str
     units: float
     """Units of work finished inside the window."""
+    units_before: float = 0.0
+    """Those finished before it."""
     units_per_s: float
     tokens_per_s: float | None = None
     """Token positions a second without known padding; None: no tokens."""
     rate_source: str
     """Way of counting units: `optimizer steps x batch`."""
+    counted: Counted | None = None
+    """What was counted; None: a run kept by an earlier version."""
     window_start: float
     window_end: float
     """Epoch seconds of the measured window."""
@@ -404,6 +431,12 @@ class Run:
     def updates(self) -> bool:
         """True if training updates were certain."""
         return self.step_kind in TRAINING_STEPS or self.effects.trains == "optimizer"
+
+    @property
+    def way(self) -> str:
+        """Way of counting, in words; runs counted in other ways are never compared."""
+        words = self.rate_source.partition(" (")[0]
+        return f"{self.counted}, {words}" if self.counted in UNFINISHED else words
 
     @property
     def unseen(self) -> bool:

@@ -9,6 +9,7 @@ import weakref
 from typing import Any, Callable
 
 from . import batches, call_sites
+from .recorder import LENGTH, ROW
 from .session import Session
 
 LOOKS = (1, 2, 8, 64, 256)
@@ -132,6 +133,8 @@ def _observed(session: Session, entry: Module, inputs: Any, output: Any) -> None
             )
         if entry.calls == 1:
             observer.settle(entry.counter, inputs)
+        if session.fed is not None and observer.size is not None:
+            session.fed["counter"].believe(observer.size, *session.fed["latest"])
     elif entry.calls == 1 and entry.flags.get("compiled"):
         batches.settle_recurrent(session.torch.nn, entry.module(), entry.counter, inputs)
     if entry.calls == 1:
@@ -272,13 +275,29 @@ def _name(dtype: Any) -> str:
 
 
 def record_numbers(session: Session, entry: Module, inputs: Any, items: float) -> None:
-    """Record numeric arguments that distinguish sampler steps, without a wait."""
-    if not entry.numbered:  # only numbers of every call distinguish them
+    """Record what tells one call of an item from the next, without a wait.
+
+    Numbers among the arguments, such as a timestep or a position, and the lengths of tensors,
+    such as a prompt's or its mask's. Where no loader feeds the program, nothing else does.
+    """
+    if not entry.numbered:  # only what every call has distinguishes them
         return
     args, kwargs = inputs
-    given = {**{str(number): value for number, value in enumerate(args)}, **kwargs}
-    numbers = {name: _first_number(value, items) for name, value in given.items()}
-    found = {name: number for name, number in numbers.items() if number is not None}
+    beside = 1 - entry.counter.axis  # the batch lies along the other one
+    found: dict[str, Any] = {}
+    given = {**dict(enumerate(args)), **kwargs}
+    if len(given) == 1 and isinstance(next(iter(given.values())), dict):
+        (given,) = given.values()  # a batch by names, as tokenizers make it
+    for name, value in given.items():
+        number = _first_number(value, items)
+        if number is not None:
+            found[str(name)] = number
+        row = _first_row(value)
+        if row is not None:
+            found[f"{name}{ROW}"] = row
+        shape = getattr(value, "shape", ())
+        if len(shape) > 1 and beside >= 0:
+            found[f"{name}{LENGTH}"] = int(shape[beside])
     entry.numbered = bool(found)
     event = ("numbers", entry.index, found)
     if session.device is None or not any(map(batches.is_tensor, found.values())):
@@ -298,6 +317,18 @@ def _first_number(value: Any, items: float) -> Any:
         return None
     first = value.detach().reshape(-1)[:1]
     return first.to("cpu", non_blocking=True) if first.is_cuda else first.clone()
+
+
+def _first_row(value: Any) -> int | None:
+    """Row at which a slice begins in the array it is a part of; None if it is no part."""
+    try:
+        rows, numbers = len(value), value.numel()
+        whole = value.untyped_storage().nbytes() // value.element_size()
+        if not rows or whole <= numbers or numbers // rows != value.stride(0):
+            return None
+        return int(value.storage_offset() // value.stride(0))
+    except Exception:  # no tensor, or one without a storage
+        return None
 
 
 def read_numbers(event: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -161,9 +161,10 @@ def _leave(
     )
     if session.thread is None:
         session.thread = threading.get_ident()
-    alone = not (session.loaders or session.optimizers_built or session.updates)
-    if alone and session.capture is None:
-        module_facts.record_numbers(session, entry, inputs, items)
+    fed = any(each["iterated"] for each in session.loaders)
+    if not (fed or session.updates) and session.capture is None:
+        with session.unseen():
+            module_facts.record_numbers(session, entry, inputs, items)
     if session.diagnosis is not None:
         session.diagnosis.at("call", module=entry.index)
 
@@ -232,3 +233,33 @@ def _around(session: Session, module: Any, call: Any, args: Any, kwargs: Any) ->
         session.in_call = session.in_call and not outermost
         if outermost:
             entrance.reopen()
+
+
+PROMPTS = ("input_ids", "inputs", "inputs_embeds", "input_features", "pixel_values")
+"""Arguments of `generate` with a row for each prompt."""
+
+
+def generations(library: Any, session: Session) -> None:
+    """Record each call of a library's `generate`, and its prompts.
+
+    Only it knows how many there are: beams and several answers to one prompt are rows, too.
+    """
+
+    @session.patches.wrap(library.GenerationMixin, "generate")
+    def generate(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+        if session.generating or session.is_muted():
+            return original(self, *args, **kwargs)
+        session.generating, start = True, clock()
+        try:
+            result = original(self, *args, **kwargs)
+        finally:
+            session.generating = False
+        end = clock()
+        session.attempt(_generated, session, args, kwargs, start, end)
+        return result
+
+
+def _generated(session: Session, args: Any, kwargs: Any, start: float, end: float) -> None:
+    given = (*args[:1], *(kwargs[name] for name in PROMPTS if name in kwargs))
+    rows = next((len(each) for each in given if each is not None), 1)
+    session.recorder.add(("generation", start, end, float(rows)))

@@ -20,6 +20,10 @@ STEPS = ("step", "batch", "call", "backward", "gradient")
 """Kinds that say how far a program is; second and third are start and end."""
 PASS_ENDED = -1.0
 """Items of a fetch at its DataLoader's end."""
+LENGTH = ".length"
+"""Ending of an argument's name among a call's numbers: its size beside the batch."""
+ROW = ".row"
+"""The same for the row of a larger array at which a tensor begins, as a slice does."""
 SETTING_UP = 2
 """Batches or forwards while a program may still compile."""
 

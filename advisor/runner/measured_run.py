@@ -8,14 +8,29 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple, TypeVar
 
+from advisor import numbers
+from advisor.analysis import trend
 from advisor.analysis.measurement import NO_RUN
-from advisor.model import TRAINING_STEPS, Effects, Run, RunPhase, Straggler, Trial
+from advisor.model import (
+    TRAINING_STEPS,
+    UNFINISHED,
+    Counted,
+    Effects,
+    Run,
+    RunPhase,
+    Straggler,
+    Trial,
+)
 from advisor.runner.monitor import TrialExit
 from advisor.runner.process_records import ProcessRecord
 
 T = TypeVar("T")
 OF_THE_FIRST = ("losses", "flops", "footprint", "trace", "whatif")
 """Facts of a record that enter the run as they are."""
+TREND = 0.2
+"""Least change of a rate within its window that is said."""
+LATE_BATCHES, ALL, FEWEST_RESULTS = 2, 0.9, 8
+"""Batches that may be unwritten, share of the rest that was, and fewest results that tell."""
 HELD_UP = 0.05
 """Least part of a step that the others wait for a straggler."""
 
@@ -42,7 +57,7 @@ def measured_run(trial: Trial, ending: TrialExit) -> Run | None:
     elif trial.plan.mode == "whole" and ending.end == "exited" and ending.exit_code == 0:
         source = "time of the whole run: neither steps nor matching output lines were seen"
         run = replace(run or NO_RUN, unit="run")
-        run = _rated(run, 1.0, source, ending.started, ending.ended)
+        run = _rated(run, 1.0, source, ending.started, ending.ended, "whole run")
     else:
         return None
     if run is None:
@@ -84,12 +99,20 @@ def _counted(run: Run, trial: Trial, ending: TrialExit) -> Run | None:
     return _rated(run, count.marks[-1].value, source, ending.started, ending.ended)
 
 
-def _rated(run: Run, units: float, source: str, start: float, end: float) -> Run:
+def _rated(
+    run: Run,
+    units: float,
+    source: str,
+    start: float,
+    end: float,
+    counted: Counted = "output line",
+) -> Run:
     return replace(
         run,
         units=units,
         units_per_s=units / (end - start),
         rate_source=source,
+        counted=counted,
         window_start=start,
         window_end=end,
         windows=(),
@@ -244,6 +267,35 @@ def joined(runs: Sequence[Run]) -> Run:
     )
 
 
+def unfinished_note(counted: Counted) -> str:
+    """Remark on a rate whose units no one saw finished."""
+    return (
+        f"rates are in {numbers.plural(counted)}: {UNFINISHED[counted]}; unit-regex in "
+        "gpu-advisor.toml counts lines of output instead"
+    )
+
+
+def finished_by_results(run: Run, unit: str) -> Run:
+    """Run whose rows of forwards are items, if each left a file or an entry of one.
+
+    The last batches may still be on their way to the disk.
+    """
+    if run.counted != "row of a forward":
+        return run
+    late = LATE_BATCHES * (run.effects.batch or 1.0)
+    left = [(run.files_in_window or 0, run.units)]
+    left += [(file.items, run.whole_units) for file in run.results]
+    if not any(many >= max(FEWEST_RESULTS, ALL * rows - late) for many, rows in left):
+        return run
+    return replace(
+        run,
+        unit=unit,
+        counted="written item",
+        rate_source="rows of forwards, each of which left a file or an entry",
+        notes=tuple(each for each in run.notes if each != unfinished_note(run.counted)),
+    )
+
+
 def _partial(ranks: int, world: int) -> str:
     return f"{ranks} of {world} ranks have a window: the rate is {world} times their mean"
 
@@ -252,8 +304,8 @@ def _notes(ranks: Sequence[Rank], others: int) -> Iterator[str]:
     if others:
         yield f"other processes that ran steps and were not counted: {others}"
     for record, run in ranks:
-        if run.unit != NO_RUN.unit:
-            yield f"rates are in {run.unit}s: the samples of a step are not known"
+        if run.counted in UNFINISHED:
+            yield unfinished_note(run.counted)
         if record.shrunk_from is not None:
             yield (
                 f"memory ran out at a batch of {record.shrunk_from:g}, and the program went "
@@ -268,6 +320,11 @@ def _notes(ranks: Sequence[Rank], others: int) -> Iterator[str]:
             yield (
                 f"the GradScaler skipped {times} of {record.steps + times} updates: their "
                 "gradients were not finite in half precision"
+            )
+        if abs(changed := trend.change(run)) > TREND:
+            yield (
+                f"the rate {'rose' if changed > 0 else 'fell'} by {numbers.percent(abs(changed))} "
+                "within the window: later items cost other than earlier ones, or it warms up"
             )
         yield from (*record.notes, *run.notes)
         if record.unread:

@@ -8,7 +8,7 @@ from typing import Any
 
 from advisor.analysis.device_time import held_against
 from advisor.errors import ConfigReadOnlyError, StateBusyError, StateUnusableError
-from advisor.machine.contention import RUNNING, on_card
+from advisor.machine.contention import RUNNING, on_card, starvation
 from advisor.machine.gpu import load_uvm
 from advisor.machine.recording import Sampler
 from advisor.model import Failure, Run, Trial
@@ -22,7 +22,7 @@ from advisor.runner.classify import (
 )
 from advisor.runner.job import Job, prepare
 from advisor.runner.launch import Launched
-from advisor.runner.measured_run import failed_effects, measured_run
+from advisor.runner.measured_run import failed_effects, finished_by_results, measured_run
 from advisor.runner.monitor import Monitor, TrialExit
 from advisor.runner.written_files import (
     changed_files,
@@ -98,22 +98,26 @@ def run_trial(
     seen_pct = None  # the figure of a card is one rank's, if nobody else's
     if run.ranks == 1 and telemetry.foreign_pids == 0:
         seen_pct = telemetry.gpu_util_pct
-    return replace(
+    load = watch.load.between(start, end)
+    starved = "" if run.on_gpu else starvation(load, run.shares.compute)
+    run = replace(
         run,
         telemetry=telemetry,
         shares=held_against(run.shares, seen_pct),
-        disturbance=on_card(watch.load.between(start, end), telemetry),
+        disturbance=on_card(load, telemetry),
         to_its_end=trial.plan.mode == "whole",
         stdout_tail=ending.stdout,
         notes=(
             *job.sandbox.notes,
             *run.notes,
+            *filter(None, (starved,)),
             *notes,
             *((f"processes that would not end: {left}",) if left else ()),
         ),
         **_results(trial, job, changes, run),
         **facts,
     )
+    return finished_by_results(run, trial.unit)
 
 
 def _results(

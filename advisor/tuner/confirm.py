@@ -9,7 +9,7 @@ from advisor.executor.comparison import AFTER, BEFORE, MOST_COLLAPSED, Compariso
 from advisor.executor.requests import ABTest, Variant
 from advisor.model import Candidate, Failure, Run
 from advisor.tuner import output_check
-from advisor.tuner.search import unusable
+from advisor.tuner.search import later_items, unusable
 from advisor.tuner.state import (
     FEWEST_ROUNDS,
     GOOD_ROUNDS,
@@ -90,6 +90,17 @@ def with_comparison(state: TunerState, winner: Candidate, result: Comparison) ->
     lost = [
         output_check.output_regression(state.originals, run) for run in result.runs(AFTER)
     ]
+    ways = sorted({run.way for arm in (BEFORE, AFTER) for run in result.runs(arm)})
+    if len(ways) > 1:
+        why = f"was counted in more than one way: {'; '.join(ways)}"
+        return refuse_batch(state, winner, f"{why}. Such rates do not compare.")
+    later = [
+        why
+        for run in result.runs(AFTER)
+        if (why := later_items(state, result.runs(BEFORE), run))
+    ]
+    if len(later) > len(result.runs(AFTER)) / 2:
+        return refuse_batch(state, winner, f"{max(later)}.")
     if any(lost):
         return refuse_batch(state, winner, f"loses or changes results. {max(lost)}")
     state = replace(state, confirmations=(*state.confirmations, result))

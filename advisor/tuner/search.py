@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from advisor import knobs, numbers
+from advisor.analysis import trend
 from advisor.executor.comparison import COLLAPSED
 from advisor.executor.requests import TrialRequest, Variant
 from advisor.machine.readings import GIB
-from advisor.model import Candidate, Failure, Knob, Run
+from advisor.model import UNFINISHED, Candidate, Failure, Knob, Run
 from advisor.tuner import output_check
 from advisor.tuner.effects import (
     alters_training,
@@ -89,6 +90,12 @@ def tune_batch_and_workers(state: TunerState) -> Stage:
     for knob in state.tunable("batch_size"):
         if not is_count(state.current(knob)):
             reason = f"{str(knob.value)!r} is no plain count; it is left as it is."
+            state = state.set_verdict(knob, "listed", reason)
+        elif unfinished := UNFINISHED.get(state.original.counted or "update"):
+            reason = (
+                f"Not tuned: {unfinished}. Count lines of output instead: set unit-regex in "
+                "gpu-advisor.toml."
+            )
             state = state.set_verdict(knob, "listed", reason)
         elif not is_only_suggested(state, knob):
             batches.append(knob)
@@ -233,6 +240,27 @@ def is_outlier(state: TunerState, grid: Grid, point: GridPoint, run: Run) -> boo
 
 def unusable(state: TunerState, run: Run) -> str:
     """Reason against any candidate that ran so; else empty."""
+    if run.way != state.original.way:
+        return (
+            f"was counted by {run.way}, the original by {state.original.way}: such rates do not "
+            "compare"
+        )
+    return later_items(state, state.originals, run) or _unusable(state, run)
+
+
+def later_items(state: TunerState, originals: Sequence[Run], run: Run) -> str:
+    """Reason against a rate that cheaper items explain; else empty."""
+    ahead = math.expm1(trend.head_start(originals, run))
+    if ahead <= state.tie_threshold:
+        return ""
+    return (
+        f"was measured on later items, which cost less: {numbers.percent(ahead)} of its rate may "
+        "be theirs"
+    )
+
+
+def _unusable(state: TunerState, run: Run) -> str:
+    """Reason against its results, or its memory; else empty."""
     if lost := output_check.output_regression(state.originals, run):
         return f"would change results. {lost}".rstrip(".")
     limit_gib = state.context.memory_limit_gib

@@ -210,7 +210,7 @@ def misread(program: Program, seen: dict[str, Any]) -> list[str]:
     elif abs(seen["error"]) > TOLERANCE:
         wrong.append(f"rate off by {seen['error']:+.1%}")
     wanted: dict[str, Any] = {
-        "unit": "samples",
+        "unit": program.unit,
         "batch": program.batch,
         "workers": program.workers,
         "ranks": program.ranks,

@@ -19,6 +19,8 @@ class Program:
     """Path in the folder of the document that is tuned."""
     batch: float
     """Units of one batch."""
+    unit: str = "samples"
+    """What is counted: items, or what a forward has where none was seen to be finished."""
     workers: int | None = 0
     """None: there is no loader."""
     accumulation: float = 1.0
@@ -54,6 +56,7 @@ TABLE = (
         name="queue_server",
         command=("python", "server.py", "serve.yaml"),
         config="serve.yaml",
+        unit="rows of a forward",
         batch=4,
         workers=None,
         trains=False,

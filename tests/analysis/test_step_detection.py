@@ -142,6 +142,21 @@ def test_units_without_a_loader(pattern, units) -> None:
     assert set(series.units[1:]) == {units}
 
 
+def test_steps_of_an_episode_are_no_samples_of_a_batch() -> None:
+    """A forward for each action and one backward pass: which of them is the batch is unknown."""
+    log = log_with(loaders=0)
+    loop(log, "fffffffbs" + "fffffbs" + "fffffffffbs", 30)
+    series = detected(log)
+    assert (series.unit, set(series.units)) == ("step", {1.0})
+
+
+def test_an_update_whose_forward_went_unseen_has_a_batch_as_most() -> None:
+    """Another thread's call ran meanwhile."""
+    log = log_with(loaders=0)
+    loop(log, "fbsfbsfbsfbsfbsfbsbs", 30)
+    assert set(detected(log).units[1:]) == {4.0}
+
+
 @pytest.mark.parametrize(
     ("pattern", "length_s", "optimizers"), [("ffbsfbs", 0.0005, 2), ("fbfbfbs", 0.006, 1)]
 )
@@ -213,30 +228,64 @@ def test_a_batch_that_no_module_was_called_for_is_no_unit(worked, lost) -> None:
     assert sum(detected(log).units) == pytest.approx(4 * worked, rel=0.05)
 
 
-def ppo(log: EventLog, rounds: int, *, epochs: int) -> None:
+def train_on(log: EventLog, batch: float, updates: int) -> None:
+    """Append updates without a loader, of 5 ms each."""
+    now = log.last_time() or 0.0
+    for _ in range(updates):
+        call(log, now, now + 0.002, batch)
+        backward(log, now + 0.002, now + 0.004)
+        now += 0.005
+        update(log, now, now)
+
+
+def ppo(log: EventLog, rounds: int, *, epochs: int, bootstrap: bool = False) -> None:
     """Append rollouts of 32 calls of 8 samples, each trained on in batches of 64."""
-    now = 0.0
     for _ in range(rounds):
-        for _ in range(32):
+        now = log.last_time() or 0.0
+        for _ in range(32 + bootstrap):
             call(log, now, now + 0.001, 8.0, graded=False)
             now += 0.001
-        for _ in range(4 * epochs):
-            call(log, now, now + 0.002, 64.0)
-            backward(log, now + 0.002, now + 0.004)
-            now += 0.005
-            update(log, now, now)
+        train_on(log, 64.0, 4 * epochs)
 
 
-@pytest.mark.parametrize("epochs", [4, 10])
-def test_rollouts_are_no_validation(epochs) -> None:
-    """Each of the 256 samples is trained on in every epoch; their time is that of the steps."""
+@pytest.mark.parametrize("bootstrap", [False, True])
+@pytest.mark.parametrize("epochs", [1, 4, 10])
+def test_a_rollout_with_its_updates_is_one_cycle_of_environment_steps(epochs, bootstrap) -> None:
+    """However often its 256 samples are trained on, and with or without a last value's call."""
     log = log_with(loaders=0)
-    ppo(log, 30, epochs=epochs)
+    ppo(log, 30, epochs=epochs, bootstrap=bootstrap)
     found = measured(log)
-    round_s = 0.032 + 0.005 * 4 * epochs
-    assert found.units_per_s() == pytest.approx(256 * epochs / round_s, rel=0.01)
+    round_s = 0.032 + 0.001 * bootstrap + 0.005 * 4 * epochs
+    assert found.units_per_s() == pytest.approx(256 / round_s, rel=0.01)
     assert found.series.aside == []
-    assert "in each epoch" in found.series.source
+    assert found.series.unit == "environment step"
+    assert {found.first, found.last} <= set(found.series.marks)
+
+
+@pytest.mark.parametrize(("rows", "fed"), [(64.0, False), (8.0, True)])
+def test_a_validation_before_each_part_of_a_training_is_no_rollout(rows, fed) -> None:
+    """It has the rows of the training, or a loader, though the training be ten times as long."""
+    log = log_with(loaders=0)
+    for _ in range(5):
+        now = log.last_time() or 0.0
+        for _ in range(20):
+            if fed:
+                fetch(log, now, now, 0, rows)
+            call(log, now, now + 0.001, rows, graded=False)
+            now += 0.001
+        train_on(log, 64.0, int(10 * 20 * rows / 64))
+    found = detected(log)
+    assert not found.undecided
+    assert (found.counted, len(found.aside)) == ("update", 5)
+
+
+def test_a_learner_is_no_window_before_its_second_rollout() -> None:
+    """Calls without gradients before the first update may be a rollout, or a validation."""
+    log = log_with(loaders=0)
+    ppo(log, 1, epochs=10)
+    assert detected(log).undecided
+    train_on(log, 64.0, 3000)
+    assert not detected(log).undecided
 
 
 def test_a_validation_without_a_loader_is_no_rollout() -> None:
@@ -325,3 +374,121 @@ def test_forwards_per_unit_do_not_depend_on_how_a_batch_is_split() -> None:
 )
 def test_a_number_that_jumps_back(values, found) -> None:
     assert jumps([float(value) for value in values]) == found
+
+
+def forwards(
+    log: EventLog, given: list[dict[str, float]], *, items: float = 4.0, shape: bool = False
+) -> None:
+    """Append calls of 10 ms without a loader, with what each was given."""
+    for number, numbers in enumerate(given):
+        call(log, 0.01 * number, 0.01 * (number + 1), items, graded=False)
+        log.numbers.setdefault(0, []).append(numbers)
+    log.modules = {0: replace(log.modules[0], same_shape=shape)}
+
+
+def lengths(*values: int, name: str = "ids.length") -> list[dict[str, float]]:
+    return [{name: float(value)} for value in values]
+
+
+def written(*tokens: int) -> dict[str, list[dict[str, float]]]:
+    """Generations of so many tokens each, as their calls show them."""
+    alone = [{"ids.length": 1.0} for _ in range(sum(tokens))]
+    return {
+        "prompt, then tokens": lengths(
+            *(9 * (k == 0) or 1 for many in tokens for k in range(many))
+        ),
+        "no cache": lengths(*(5 + k for many in tokens for k in range(many))),
+        "a growing mask": [
+            {**one, "mask.length": 5.0 + k}
+            for one, k in zip(alone, [k for many in tokens for k in range(many)], strict=True)
+        ],
+        "a position": [
+            {**one, "start_pos": float(k)}
+            for one, k in zip(alone, [k for many in tokens for k in range(many)], strict=True)
+        ],
+    }
+
+
+TOKENS = (20, 12, 35, 8, 50, 21, 30)
+
+
+@pytest.mark.parametrize("how", written(1))
+def test_a_generation_is_finished_when_the_next_one_begins(how) -> None:
+    """Rows of a forward are no finished work: a stop token makes generations of any length."""
+    log = log_with(loaders=0)
+    forwards(log, written(*TOKENS)[how])
+    series = detected(log)
+    assert series.kind == "generation"
+    assert series.units == [4.0] * (len(TOKENS) - 1)
+    assert series.bounds == pytest.approx([0.01 * sum(TOKENS[:k]) for k in range(len(TOKENS))])
+    log.ended = True
+    assert len(detected(log).units) == len(TOKENS)
+
+
+def test_beams_and_rows_that_are_done_are_no_sequences() -> None:
+    """A generation has as many as its first call; prompts that go in one by one are all of them."""
+    rows = {"beams": [2, 8, 8, 8, 8], "done": [8, 8, 6, 3, 1], "one by one": [1, 1, 1, 3, 3, 3, 3]}
+    found = {}
+    for name, items in rows.items():
+        log = log_with(loaders=0)
+        prompts = items.index(max(items)) or 1
+        forwards(log, lengths(*([9] * prompts + [1] * (len(items) - prompts)) * 6))
+        log.calls = [
+            each._replace(items=float(items[k % len(items)])) for k, each in enumerate(log.calls)
+        ]
+        found[name] = set(detected(log).units)
+    assert found == {"beams": {2.0}, "done": {8.0}, "one by one": {3.0}}
+
+
+@pytest.mark.parametrize(
+    ("given", "shape"),
+    [
+        ([{"0.length": 12.0}] * 40, True),
+        ([{"0.length": 12.0, "1": float(k)} for k in range(40)], False),
+        (lengths(*(12 + 7 * k % 5 for k in range(40))), False),
+        (lengths(*[1] * 40), False),
+    ],
+    ids=["slices", "a counter of batches", "texts of any length", "tokens alone"],
+)
+def test_without_a_sign_the_unit_is_the_row_of_a_forward(given, shape) -> None:
+    """Nothing shows that it is a finished item."""
+    log = log_with(loaders=0)
+    forwards(log, given, shape=shape)
+    series = detected(log)
+    assert (series.unit, series.counted) == ("row of a forward", "row of a forward")
+
+
+@pytest.mark.parametrize(
+    ("values", "item"), [(range(1000, 0, -20), "52 s"), ([k / 50 for k in range(25)], "5 min")]
+)
+def test_the_end_of_a_samplers_first_item_is_waited_for(values, item) -> None:
+    """Its forwards are no items, however long it takes; the limit that would hold one is told."""
+    log = log_with(loaders=0)
+    forwards(log, [{"1": float(value)} for value in values][:25])
+    length_s = 1.0 if item == "52 s" else 6.0
+    log.calls = [
+        each._replace(start=length_s * k, end=length_s * (k + 1))
+        for k, each in enumerate(log.calls)
+    ]
+    series = detected(log)
+    assert series.counted == "sampler item"
+    assert find_window(log, series, PLAN)[0] is None or find_window(log, series, PLAN)[1] > 0
+    assert f"one takes about {item}" in series.missing
+
+
+def test_slices_of_one_array_are_its_items() -> None:
+    """Each row is given once, pass for pass; one row after the other of a batch is not."""
+    log = log_with(loaders=0)
+    forwards(log, [{"0.row": 4.0 * (k % 10)} for k in range(40)])
+    assert detected(log).counted == "slice"
+    log = log_with(loaders=0)
+    forwards(log, [{"0.row": 1.0 * k} for k in range(40)])
+    assert detected(log).counted == "row of a forward"
+
+
+def test_a_loader_without_a_modules_call_has_loaded_samples() -> None:
+    """Nothing shows that they were worked on."""
+    log = log_with()
+    for number in range(40):
+        fetch(log, 0.01 * number, 0.01 * number + 0.002, 0, 4.0)
+    assert detected(log).unit == "loaded sample"

@@ -63,6 +63,8 @@ ALONE = (
     Case("lightning_cli/main.py fit --config config.yaml", 24, needs="lightning"),
     Case("hf_trainer/run_clm.py args.json", 4, needs="transformers"),
     Case("matrix_generate.py", 4, forwards_per_unit=20, needs="transformers"),
+    Case("matrix_generate.py bare", 4, None, needs="transformers"),
+    Case("matrix_generate.py beams", 4, None, needs="transformers"),
     Case(CV, 16, needs="accelerate"),
 )
 """Commands that are one Python process."""

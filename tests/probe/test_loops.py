@@ -166,7 +166,7 @@ def test_a_validation_first_is_not_the_workload(tmp_path) -> None:
 
 def test_a_validation_longer_than_our_patience_is_named(tmp_path, monkeypatch) -> None:
     """It was measured in place of the training, and predicted as inference."""
-    monkeypatch.setattr(progress, "TRAINING_PATIENCE_S", 0.0)
+    monkeypatch.setattr(progress, "ROLLOUT_PATIENCE_S", 0.0)
     words = ("gpt", "4", "8", "torch", "1000000")
     outcome = python(tmp_path, "own_language.py", *words, plan=PLAN)
     assert outcome.measured.step_kind not in TRAINING_STEPS
@@ -191,3 +191,14 @@ def test_items_of_a_quick_sampler_are_told_apart_while_steps_are_only_counted(tm
     reading = outcome.measured
     assert reading.effects.forwards_per_unit == 12
     assert reading.units_per_s == pytest.approx(outcome.true_rate(), rel=0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("how", "alone"), [("workers", [0]), ("main", [])])
+def test_a_loader_that_waits_for_ever_ends_the_parts_and_not_the_rate(tmp_path, how, alone) -> None:
+    """Its workers wait for a lock, or its items for the loop that we hold up: waits are bounded."""
+    plan = MeasurePlan(measure_s=0.5, min_steps=10, ceilings_workers=(0, 1, 2), ceilings_s=0.2)
+    outcome = python(tmp_path, "waits_alone.py", how, plan=plan, timeout_s=100.0)
+    assert outcome.exit_code == 0
+    assert outcome.measured.units_per_s > 0
+    assert [each.workers for each in outcome.measured.ceilings] == alone

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from advisor.model import (
+    Counted,
     Effects,
     Failure,
     Footprint,
@@ -101,6 +102,7 @@ class Formula:
     fails: Callable[[Values, Trial], str | None] | None = None
     """Kind of failure of a trial with these settings in force, if any."""
     step_kind: str | None = None
+    counted: Counted | None = None
     power_w: Callable[[float], float] | None = None
     """The card's draw by units a second, of which energy follows; None: it tells neither."""
     names: Mapping[str, str] = field(default_factory=dict)
@@ -156,6 +158,7 @@ class Formula:
             units=float(self.whole_units) if whole else rate * seconds,
             units_per_s=rate,
             rate_source="formula",
+            counted=self.counted,
             window_start=0.0,
             window_end=seconds,
             step_ms=1000.0 * batch / rate / self._sampler_steps(used),

@@ -1,0 +1,57 @@
+"""Trend of a rate along the items: data sorted by cost, such as longest first.
+
+A window is of time. A faster variant comes further in it, to other items; where those cost
+less, it looks faster than it is. What a window shows of this is the slope of its own rate.
+"""
+
+import math
+from collections.abc import Sequence
+from statistics import fmean
+
+from advisor.model import Run
+
+SURE = 3.0
+"""A slope below so many of its standard errors is noise."""
+FEWEST_PARTS = 4
+
+
+def slope(run: Run) -> float:
+    """Growth of the log rate for each unit; 0 where it is within the noise.
+
+    A least-squares line through the parts of the window, which have equally many steps.
+    """
+    rates = [rate for rate in run.windows if rate > 0]
+    if len(rates) < FEWEST_PARTS or run.units <= 0:
+        return 0.0
+    places = [run.units * (number + 0.5) / len(rates) for number in range(len(rates))]
+    logs = [math.log(rate) for rate in rates]
+    centre, level = fmean(places), fmean(logs)
+    spread = sum((place - centre) ** 2 for place in places)
+    pairs = list(zip(places, logs, strict=True))
+    found = sum((place - centre) * (log - level) for place, log in pairs) / spread
+    rest = sum((log - level - found * (place - centre)) ** 2 for place, log in pairs)
+    error = math.sqrt(rest / (len(rates) - 2) / spread)
+    return found if abs(found) > SURE * error else 0.0
+
+
+def head_start(originals: Sequence[Run], after: Run) -> float:
+    """Log gain that `after` owes to cheaper items; 0 where nothing shows one.
+
+    Both rates must trend alike along the items. What grows with time, such as a warm-up,
+    shows in the slower run as a steeper slope, so the flatter one is taken.
+    """
+    slopes = [*map(slope, originals), slope(after)]
+    if min(slopes) <= 0.0 <= max(slopes):
+        return 0.0
+    ahead = middle(after) - fmean(map(middle, originals))
+    return min(slopes, key=abs) * ahead
+
+
+def middle(run: Run) -> float:
+    """Number of the unit in the middle of the window."""
+    return run.units_before + run.units / 2
+
+
+def change(run: Run) -> float:
+    """Relative change of the rate over the window; 0 where it is within the noise."""
+    return math.expm1(slope(run) * run.units)
