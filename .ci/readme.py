@@ -2,7 +2,7 @@
 
 python3 .ci/readme.py test-command    prints the README's test command
 python3 .ci/readme.py check           fails when the README says what is not so
-python3 .ci/readme.py write           regenerates the option tables
+python3 .ci/readme.py write           regenerates the tables of options and failures
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from advisor.__main__ import build_parser  # noqa: E402
-from advisor.errors import AdvisorError  # noqa: E402
+from advisor.errors import FAILURE_EXIT_CODES, AdvisorError  # noqa: E402
+from advisor.runner.classify import NEXT_STEPS  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-README = ROOT / "README.md"
+README, TROUBLES = ROOT / "README.md", ROOT / "docs" / "troubleshooting.md"
+FAILURES = re.compile(r"<!-- failures -->\n(.*?)<!-- end -->", re.DOTALL)
 TABLE = re.compile(r"<!-- options: (\w+) -->\n(.*?)<!-- end -->", re.DOTALL)
 
 
@@ -48,6 +50,16 @@ def option_table(name: str) -> str:
             spelled += " " + str(action.metavar or action.dest.upper())
         rows.append(f"| `{spelled}` | {action.help} |")
     return "\n".join(rows) + "\n"
+
+
+def with_failures(text: str) -> str:
+    """The page of troubles with the table of failures, as the program words them."""
+    rows = ["| code | kind | do this |", "| --- | --- | --- |"]
+    for kind, code in FAILURE_EXIT_CODES.items():
+        step = NEXT_STEPS[kind].replace("|", "\\|")
+        rows.append(f"| {code} | {kind} | {step} |")
+    table = "\n".join(rows) + "\n"
+    return FAILURES.sub(lambda _: f"<!-- failures -->\n{table}<!-- end -->", text)
 
 
 def with_tables(text: str) -> str:
@@ -78,6 +90,8 @@ def check() -> None:
     text = README.read_text()
     if with_tables(text) != text:
         sys.exit("README: an option table is stale; run `python3 .ci/readme.py write`")
+    if with_failures(TROUBLES.read_text()) != TROUBLES.read_text():
+        sys.exit("troubleshooting.md: stale; run `python3 .ci/readme.py write`")
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):
         if not (ROOT / target).exists():
             sys.exit(f"README: the link to {target} leads nowhere")
@@ -104,5 +118,6 @@ if __name__ == "__main__":
             check()
         case ["write"]:
             README.write_text(with_tables(README.read_text()))
+            TROUBLES.write_text(with_failures(TROUBLES.read_text()))
         case _:
             sys.exit(__doc__)

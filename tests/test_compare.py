@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from advisor.__main__ import dispatch
-from advisor.commands.compare import differing
+from advisor.commands.compare import differing, ranking
 from advisor.errors import FAILURE_EXIT_CODES, UsageError
 from advisor.executor.comparison import work_differences
 from advisor.model import Effects
@@ -203,3 +203,37 @@ def test_less_work_for_a_unit_is_told(other, part) -> None:
     assert part in "; ".join(found)
     assert bool(found) is bool(part)
     assert not work_differences([first, second], [second, second])
+
+
+def variant(name: str, rate: float, low: float = 0.0, high: float = 0.0) -> dict[str, Any]:
+    """A variant of the JSON object; the first one has no gain."""
+    gain = {"ratio": (low + high) / 2, "low": low, "high": high} if low else None
+    return {"name": name, "label": name.lower(), "units_per_s": rate, "gain": gain, "verdict": "-"}
+
+
+A, B, C = variant("A", 10.0), variant("B", 20.0, 1.8, 2.2), variant("C", 50.0, 4.5, 5.5)
+RANKINGS = {
+    "the fastest against each": ([A, B, C], "C (c) ran 2.50x faster than B, 5.00x faster than A."),
+    "the first one is the fastest": (
+        [A, variant("B", 5.0, 0.4, 0.6)],
+        "A (a) ran 2.00x faster than B.",
+    ),
+    "noise": ([A, variant("B", 11.0, 0.9, 1.3)], "No variant is proven faster than another."),
+    "one that failed": ([A, {**B, "verdict": "failed"}], ""),
+}
+
+
+@pytest.mark.parametrize("case", RANKINGS)
+def test_the_last_line_ranks_the_variants_by_what_is_proven(case) -> None:
+    variants, expected = RANKINGS[case]
+    assert ranking(variants, 0.03) == expected
+
+
+@pytest.mark.slow
+def test_a_config_against_itself_is_told_as_such_and_the_table_may_be_kept(
+    project, compare
+) -> None:
+    """Its interval shows the noise of this machine, and is no verdict."""
+    _, out, _ = compare("a.yaml", "a.yaml", "--report", "kept.md")
+    assert "B is the same as A (an A/A comparison)" in out
+    assert "B is the same as A" in (project / "kept.md").read_text()

@@ -1,5 +1,6 @@
 """What is committed beside the code agrees with it: schemas, named configs, release notes."""
 
+import ast
 import json
 import re
 import runpy
@@ -8,6 +9,7 @@ import tomllib
 import jsonschema
 import pytest
 
+from advisor import errors
 from tests import schemas
 
 CHANGELOG = """# Changelog
@@ -55,6 +57,46 @@ def test_each_sentence_on_isolation_names_the_test_that_holds_it(root) -> None:
             named = re.search(r"<!-- (\w+) -->", line)
             assert named, line
             assert named[1] in tests, line
+
+
+def rows_of_troubles(root) -> list[tuple[str, str]]:
+    """Code and words of the message, of each row of the page of troubles."""
+    page = (root / "docs/troubleshooting.md").read_text(encoding="utf-8")
+    return re.findall(r"^\| (\d+) \| (.+?) \| .+ \|$", page, re.MULTILINE)
+
+
+def sentences(root) -> str:
+    """Every text of the program; what is filled in stands as an ellipsis."""
+    found = []
+    for path in (root / "advisor").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                parts = [p.value if isinstance(p, ast.Constant) else "..." for p in node.values]
+                found.append("".join(map(str, parts)))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.append(node.value)
+    return "\n".join(found)
+
+
+def test_every_exit_code_has_a_row_in_the_page_of_troubles(root) -> None:
+    codes = {sub.exit_code for sub in subclasses(errors.AdvisorError)}
+    codes |= {errors.AdvisorError.exit_code, *errors.FAILURE_EXIT_CODES.values()}
+    codes |= set(errors.OPTIMIZE_EXIT_CODES.values()) - {0}
+    codes -= {errors.NoBaselineError.exit_code}  # the gate's
+    assert {int(code) for code, _ in rows_of_troubles(root)} == codes
+
+
+def subclasses(cls: type[errors.AdvisorError]) -> list[type[errors.AdvisorError]]:
+    own = [sub for sub in cls.__subclasses__() if sub.__module__ == errors.__name__]
+    return [*own, *(each for sub in own for each in subclasses(sub))]
+
+
+def test_the_words_of_each_message_there_are_printed_somewhere(root) -> None:
+    """A reader searches the page for what the terminal shows."""
+    printed = sentences(root)
+    for _, words in rows_of_troubles(root):
+        for piece in filter(None, (each.strip(" `.") for each in words.split("..."))):
+            assert piece in printed
 
 
 @pytest.mark.parametrize("path", schemas.SCHEMAS, ids=lambda path: path.name)

@@ -85,8 +85,14 @@ def test_each_fault_is_one_row_with_its_value_and_remedy(name, readings, value, 
 )
 def test_a_normal_state_is_no_fault(readings) -> None:
     found = checked(readings)
-    assert {each.status for each in found.values()} == {"good"}
+    assert {each.status for each in found.values()} <= {"good", "none"}
     assert verdict(found) == "Nothing to fix here."
+
+
+def test_a_card_that_is_not_there_is_not_called_good() -> None:
+    found = checked(no_cards("No driver is installed.", 0))
+    assert found["GPU"].status == "none"
+    assert "good" not in next(line for line in as_text(found).splitlines() if "GPU" in line)
 
 
 def test_an_unreadable_value_is_neither_good_nor_to_fix() -> None:

@@ -12,9 +12,11 @@ import nvml_stub
 import psutil
 import pytest
 
-from advisor.commands.profile import in_order
+from advisor.commands.profile import in_order, whole_memo
 from advisor.errors import FAILURE_EXIT_CODES, CommandMissingError, SettingsError, UsageError
+from advisor.model import RunPhase
 from tests import warm
+from tests.runs import a_run
 from tests.support.processes import begun
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -160,6 +162,22 @@ def test_what_limits_the_figures_stands_beside_the_bottleneck() -> None:
     shown = in_order("no card", "bottleneck\n\nparts\n\nevidence\n", "", "others")
     assert shown == "no card\n\nbottleneck\n\nothers\n\nparts\n\nevidence\n"
     assert in_order("", "bottleneck\n\nparts\n", "") == "bottleneck\n\nparts\n"
+
+
+def test_a_whole_run_names_what_its_steps_wait_for_before_what_is_smaller() -> None:
+    """Of an inference that waits, the start is not the first thing to shorten."""
+    phases = (
+        RunPhase(name="start", seconds=8.8, times=1),
+        RunPhase(name="inference", seconds=91.2, times=500),
+    )
+    run = a_run(phases=phases, wait_share=0.9, peak_host_gib=1.0)
+    lines = whole_memo(run).splitlines()
+    assert [line.split() for line in lines if "waiting for data  " in line] == [
+        ["waiting", "for", "data", "82", "%"]
+    ]
+    helps = lines[lines.index("What would help, the costliest first") + 1 :]
+    assert helps[0].startswith("  waiting for data, 82 %: more loader workers")
+    assert helps[1].startswith("  start, 8.8 %: ")
 
 
 def test_the_phases_of_a_whole_run_agree_with_the_programs_own_clocks(

@@ -7,12 +7,12 @@ import os
 import shlex
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
-from advisor import masking, numbers, settings
+from advisor import files, masking, numbers, settings
 from advisor.commands import invocation, output
 from advisor.commands.measuring import node_of, program_of, session_of
 from advisor.errors import BudgetTooSmallError, TrialFailedError, UsageError
@@ -22,6 +22,7 @@ from advisor.executor.requests import ABTest, SkippedRun, TrialRequest, Variant
 from advisor.model import UNFINISHED, Failure, Interval, MeasurePlan, Purpose, Run
 from advisor.objective import THROUGHPUT
 from advisor.quality import judge, patterns, read_measures
+from advisor.report import markdown
 
 FEWEST, MOST = 2, 6
 """Variants of one call."""
@@ -44,6 +45,8 @@ Verdict = Literal[
     "worse",
 ]
 """`worse`: the declared quality is out of tolerance."""
+UNFIT = {"failed", "other work", "worse"}
+"""Verdicts of variants that take no part in the ranking."""
 BAD = {"slower", "failed", "other work", "worse"}
 EXIT_CODES = {"ok": 0, "failed": 1, "undecided": 3}
 
@@ -93,7 +96,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PERCENT",
         help="slowdown against the first variant that fails the call (default 3)",
     )
-    invocation.add_flags(parser, "--window", "--budget", "--workload", "--engine", "--json")
+    parser.add_argument(
+        "--report", type=Path, metavar="PATH", help="write the table as Markdown, too"
+    )
+    invocation.add_flags(
+        parser, "--window", "--budget", "--workload", "--engine", "--overwrite", "--json"
+    )
 
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
@@ -105,8 +113,18 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
             "rounds, and a threshold lies above 0 and below 100 percent."
         )
         raise UsageError(msg)
-    found = measure(arms_of(args, command or []), args, started)
-    output.show(found, as_table(found), as_json=args.json)
+    arms = arms_of(args, command or [])
+    never = [path for arm in arms for path in arm.asked.paths]
+    places = [args.report] if args.report else []
+    claimed = files.claim(places, never=never, overwrite=args.overwrite)
+    found = measure(arms, args, started)
+    text = as_table(found)
+    if args.report:
+        body = markdown.fenced(masking.mask_text(text))
+        names = markdown.text(" against ".join(arm.label for arm in arms))
+        page = f"# {names}\n\n{body}\n\n{files.MARKS['.md']}\n"
+        claimed.write(args.report, page.encode(errors="replace"))
+    output.show(found, text, as_json=args.json)
     return EXIT_CODES[found["outcome"]]
 
 
@@ -248,7 +266,8 @@ def measure(arms: list[Arm], args: argparse.Namespace, started: float) -> dict[s
         judge_scaling(arms, rounds, session.machine.cpus)
     verdicts = {arm.verdict for arm in arms}
     undecided = "undecided" if "undecided" in verdicts else "ok"
-    notes = [UNDER_LOAD] if rounds and rounds.used_contended_rounds else []
+    notes = same_as_first(arms)
+    notes += [UNDER_LOAD] if rounds and rounds.used_contended_rounds else []
     counted = arms[0].warm_up
     if counted and counted.counted in UNFINISHED:
         notes.append(
@@ -266,6 +285,47 @@ def measure(arms: list[Arm], args: argparse.Namespace, started: float) -> dict[s
         "variants": [arm.as_object(rounds) for arm in arms],
         "notes": notes,
     }
+
+
+def same_as_first(arms: Sequence[Arm]) -> list[str]:
+    """Sentence on variants that are the first one again: an A/A comparison."""
+
+    def is_first(arm: Arm) -> bool:
+        first = arms[0].asked
+        texts = [[config.raw for config in asked.configs] for asked in (first, arm.asked)]
+        named = [set(map(str, asked.paths)) for asked in (first, arm.asked)]
+        words = [
+            ["{config}" if word in paths else word for word in asked.argv]
+            for asked, paths in zip((first, arm.asked), named, strict=True)
+        ]
+        return texts[0] == texts[1] and words[0] == words[1] and arm.ranks == arms[0].ranks
+
+    same = [arm.name for arm in arms[1:] if is_first(arm)]
+    if not same:
+        return []
+    names = " and ".join(same)
+    return [
+        f"{names} is the same as A (an A/A comparison): its interval shows the noise here."
+    ]
+
+
+def ranking(variants: Sequence[Mapping[str, Any]], threshold: float) -> str:
+    """`C ran 2.65x faster than B, 5.74x faster than A.`, of proven differences."""
+    able = [v for v in variants if v["units_per_s"] and v["verdict"] not in UNFIT]
+    if len(able) < FEWEST:
+        return ""
+    best = max(able, key=lambda variant: variant["units_per_s"])
+    slower = []
+    for each in sorted(able, key=lambda variant: -variant["units_per_s"]):
+        ratio = best["units_per_s"] / each["units_per_s"]
+        gains = [v["gain"] for v in (best, each) if v["gain"]]
+        reference = variants[0] in (best, each)
+        apart = any(gain["low"] > 1 or gain["high"] < 1 for gain in gains)
+        if each is not best and (apart if reference else ratio > 1 + threshold):
+            slower.append(f"{numbers.ratio(ratio)} faster than {each['name']}")
+    if not slower:
+        return "No variant is proven faster than another."
+    return f"{best['name']} ({best['label']}) ran {', '.join(slower)}."
 
 
 def sound(arms: Sequence[Arm]) -> list[Arm]:
@@ -429,7 +489,8 @@ def as_table(found: dict[str, Any]) -> str:
         lines.append(f"{arm['name']}: {arm['verdict']}{reason}")
     rounds = numbers.many(found["rounds"], "interleaved round")
     lines.append(f"{rounds} of fresh processes; brackets are 95 % intervals.")
-    return "\n".join([*lines, *found["notes"]])
+    lines += [*found["notes"], "", ranking(variants, found["threshold"])]
+    return "\n".join(lines).rstrip()
 
 
 def counts_of(text: str) -> tuple[int, ...]:

@@ -214,10 +214,14 @@ class Finding(NamedTuple):
     fix: str | None = None
     """Command for a shell."""
     unknown: bool = False
+    absent: bool = False
+    """What is asked about is not there, and nothing is wrong with that."""
 
     @property
     def status(self) -> str:
-        """`good`, `fix` or `unknown`."""
+        """`good`, `none`, `fix` or `unknown`."""
+        if self.absent:
+            return "none"
         return "unknown" if self.unknown else "fix" if self.fix else "good"
 
 
@@ -232,7 +236,7 @@ def gpu(readings: Readings) -> Finding:
     if "CUDA_VISIBLE_DEVICES" in note:
         return Finding(note, "unset CUDA_VISIBLE_DEVICES")
     if not readings.nvidia_devices:
-        return Finding(f"none: {note}")
+        return Finding(note, absent=True)
     return Finding(
         f"{readings.nvidia_devices} NVIDIA on the bus, none can be used: {note}",
         "nvidia-smi  # names the driver's problem; in a container: docker run --gpus all ...",

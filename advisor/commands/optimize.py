@@ -20,7 +20,7 @@ from advisor.machine import target
 from advisor.model import Candidate, Failure, Machine
 from advisor.patches import proven_advice
 from advisor.quality import measure_key
-from advisor.report import build, progress, verdict, writing
+from advisor.report import archive, build, progress, verdict, writing
 from advisor.report.schema import Report
 from advisor.report.verdict import TuningResult
 from advisor.tuner.confirm import proven_candidate
@@ -124,10 +124,14 @@ def tune(args: argparse.Namespace, command: list[str] | None) -> Report:
             refuse_without_result(stop)
         report, refused = conclude(job, lab, stop, wall_s=time.monotonic() - started)
         problem = problem or refused
+        state = job.asked.state()
+        earlier = archive.history(archive.all_of([state]), report)
+        report = report.model_copy(update={"history": earlier})
+        kept = archive.keep(state, report)
         stays = report.unfinished and writing.holds_finished(args.report)
         if stays:
             note = f"{args.report} is still that of an earlier call, which finished"
-            job.session.progress.note(note)
+            job.session.progress.note(f"{note}; this call's is {kept}" if kept else note)
     if not stays:
         writing.write(report, args.report, job.report)
     if problem is not None:

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -81,7 +82,9 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         "load_note": load or None,
     }
     request = verdict.more_cpus(result, machine)
-    output.show(fields, in_order(unused, text, request, load), as_json=args.json)
+    trust = f"Not to be trusted yet. {load}" if load and fields["disturbed"] else ""
+    shown = "\n\n".join(filter(None, (trust, in_order(unused, text, request))))
+    output.show(fields, shown, as_json=args.json)
     return 0
 
 
@@ -233,18 +236,46 @@ def whole_memo(run: Run) -> str:
         if phase.seconds >= 0.01 * total_s
     )
     lines = [f"{numbers.duration(total_s)} of your program: {shares}.", ""]
-    lines += [_phase(phase, total_s) for phase in run.phases]
+    for phase in run.phases:
+        lines.append(_phase(phase, total_s))
+        if phase is _steps_of(run):
+            lines += _parts_of_steps(run, phase.seconds / total_s)
     lines += ["", _memory(run)]
-    costly = [
-        p.name for p in largest if p.name in REMEDIES and p.seconds >= WORTH * total_s
-    ]
-    if costly:
+    helps = sorted(_remedies(run, total_s), reverse=True)
+    if helps:
+        lines += ["", "What would help, the costliest first"]
         lines += [
-            "",
-            "What would help",
-            *(f"  {name}: {REMEDIES[name]}" for name in costly),
+            f"  {name}, {numbers.percent(share)}: {remedy}" for share, name, remedy in helps
         ]
     return "\n".join(lines) + "\n"
+
+
+def _steps_of(run: Run) -> RunPhase | None:
+    """Phase of the counted steps: the largest that works."""
+    work = [phase for phase in run.phases if phase.name in WORK]
+    return max(work, key=lambda phase: phase.seconds, default=None)
+
+
+def _parts_of_steps(run: Run, share: float) -> list[str]:
+    """Lines on what the counted steps did, as shares of the whole run."""
+    parts = dataclasses.asdict(run.shares)
+    parts["data_wait"] = bottleneck.part_share(run, "data_wait")
+    return [
+        f"    {bottleneck.part_name(run, name):<25}{numbers.percent(share * part):>7}"
+        for name, part in bottleneck.largest_first(parts)
+        if part >= numbers.WORTH_SAYING
+    ]
+
+
+def _remedies(run: Run, total_s: float) -> Iterator[tuple[float, str, str]]:
+    """Share of the whole run, name and remedy of each part that is worth one."""
+    costs = [(p.seconds / total_s, p.name, REMEDIES.get(p.name, "")) for p in run.phases]
+    if (steps := _steps_of(run)) is not None:
+        for name in bottleneck.IDLE:
+            share = bottleneck.part_share(run, name) or 0.0
+            part = bottleneck.PARTS[name]
+            costs.append((share * steps.seconds / total_s, part.name, f"{part.how}."))
+    yield from (cost for cost in costs if cost[0] >= WORTH and cost[2])
 
 
 def _phase(phase: RunPhase, total_s: float) -> str:

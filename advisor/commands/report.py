@@ -4,8 +4,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from advisor.commands import invocation
-from advisor.report import writing
+from advisor.commands import invocation, output
+from advisor.report import archive, sections, writing
+from advisor.settings import FILE_NAME
+from advisor.state import existing_folders, project_root
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,6 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="where it goes (default: beside the JSON, with the suffix .md or .html)",
     )
+    parser.add_argument(
+        "--list", action="store_true", help="list the kept reports of this project's calls"
+    )
     invocation.add_flags(parser, "--overwrite")
 
 
@@ -38,7 +43,23 @@ def record_of(named: Path) -> Path:
     return beside if named.suffix in {".md", ".html"} and beside.exists() else named
 
 
+def listed() -> str:
+    """Kept reports of the project here, a line each, the oldest first."""
+    states = existing_folders(project_root(Path.cwd() / FILE_NAME))
+    rows = []
+    for place, report in archive.all_of(states):
+        found = archive.entry(place, report)
+        when = found.created[:16].replace("T", " ")
+        rows.append((when, sections.subject(report), found.outcome, found.kept))
+    if not rows:
+        return "No report was kept here yet: `gpu-advisor optimize` writes one."
+    return "\n".join(output.table(rows))
+
+
 def run(args: argparse.Namespace, _command: list[str] | None) -> int:
+    if args.list:
+        sys.stdout.write(f"{listed()}\n")
+        return 0
     args.report = record_of(args.report)
     place: Path = args.output or args.report.with_suffix(".html" if args.html else ".md")
     report = writing.load(args.report)

@@ -298,7 +298,7 @@ class Executor:
         if isinstance(result, Failure) and result.kind == "timeout" and ours:
             why = "the budget is spent"
             if not by_budget:
-                why = f"no item within {request.limit_s:.0f} s"
+                why = f"no item within {max(0.0, request.limit_s or 0.0):.0f} s"
             elif request.kept_s:
                 why = f"after {result.wall_s:.0f} s: the rest is kept for the proof"
             self.listener.note(f"{trial.label}: stopped by gpu-advisor, {why}")

@@ -68,6 +68,8 @@ class LoadReading:
     """Name and CPU seconds of every other process."""
 
 
+OURS = "gpu-advisor"
+"""Name of our own processes; that of another call is a neighbour like any other."""
 RUNNING: set[int] = set()
 """Roots of trials that run at once: to each other no neighbours."""
 
@@ -110,6 +112,8 @@ class LoadMonitor:
                 own_s[root] += cpu_s
                 if process.pid != os.getpid():  # our children are earlier trials, too
                     own_s[root] += times.children_user + times.children_system
+            elif process.info["name"] == OURS and is_kin(process):
+                own_s[os.getpid()] += cpu_s
             else:
                 key = process.pid, process.info["create_time"]
                 others[key] = process.info["name"] or "?", cpu_s
@@ -225,6 +229,14 @@ def in_words(seen: Disturbance) -> str:
         parts.append(f"others' processes on the GPU: {seen.foreign_gpu_pids}")
     parts += [f"{reason} holds the GPU's clocks" for reason, _ in seen.clocks_held]
     return ", ".join(parts)
+
+
+def is_kin(process: psutil.Process) -> bool:
+    """True for an ancestor or a child of this process: a call of ours, and no neighbour."""
+    with contextlib.suppress(psutil.Error):
+        own = [os.getpid(), *(each.pid for each in psutil.Process().parents())]
+        return process.pid in own or process.ppid() in own
+    return False
 
 
 def waited_s(pids: Iterable[int]) -> dict[Thread, float]:

@@ -1,7 +1,7 @@
 """Bottleneck of equal runs, with measured evidence: ranges over processes."""
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
@@ -107,10 +107,8 @@ def parts_of_time(runs: Sequence[Run]) -> list[str]:
     A share s gives at most 1 / (1 - s) (Amdahl); compute is at most twice as fast.
     """
     run, lines = typical(runs), []
-    for name, words in PARTS.items():
-        share = getattr(run.shares, name)
-        if share is None:
-            continue
+    for name, share in largest_first(asdict(run.shares)):
+        words = PARTS[name]
         line = f"{numbers.percent(share):>7}  {part_name(run, name)}"
         saved, speed = share, "without it"
         if name == "compute":
@@ -119,6 +117,13 @@ def parts_of_time(runs: Sequence[Run]) -> list[str]:
             line += f": at most {numbers.ratio(1 / (1 - saved))} {speed}. Try {words.how}."
         lines.append(line)
     return lines
+
+
+def largest_first(shares: Mapping[str, float | None]) -> list[tuple[str, float]]:
+    """Measured parts of the time, the largest first; equal ones in the order of PARTS."""
+    known = [(name, shares.get(name)) for name in PARTS]
+    measured = [(name, share) for name, share in known if share is not None]
+    return sorted(measured, key=lambda part: -part[1])
 
 
 def networks(run: Run) -> list[str]:
@@ -180,6 +185,8 @@ def diagnose(
             FASTER_LOADING if part == "data_wait" and not more_workers else PARTS[part].how
         )
         name, text = part, f"{_sentence(runs, run, part, rate)} Shorter by {how}."
+        if part == "compute" and run.shares.launch is None:
+            text += _waiting_too(runs, run, more_workers=more_workers)
     evidence = [*_step(run), *_waste(run), *_isolated(runs), *_device(run, profile)]
     return Bottleneck(name=name, sentence=text, evidence=evidence)
 
@@ -213,6 +220,15 @@ def _driver_saw(runs: Sequence[Run]) -> str:
     return f" NVML saw it at work in {seen}."
 
 
+def _waiting_too(runs: Sequence[Run], run: Run, *, more_workers: bool) -> str:
+    """Sentence on the waiting beside a larger part; empty where it is little."""
+    if (run.wait_share or 0.0) < WAITING:
+        return ""
+    share = ranged(runs, lambda r: part_share(r, "data_wait"), numbers.percent)
+    how = PARTS["data_wait"].how if more_workers else FASTER_LOADING
+    return f" Waiting for data takes another {share}, shorter by {how}."
+
+
 def bottleneck_part(run: Run) -> str | None:
     """Field of Shares that sets the rate; None for unknown parts.
 
@@ -224,7 +240,8 @@ def bottleneck_part(run: Run) -> str | None:
         worst = max(lost, key=lambda name: lost[name])
         mostly_idle = (compute or 0.0) < 0.5 and sum(lost.values()) > WAITING
         return worst if lost[worst] >= WORTH_NAMING or mostly_idle else "compute"
-    if (run.wait_share or 0.0) >= WAITING:
+    waited = run.wait_share or 0.0
+    if waited >= WAITING and (run.on_gpu or waited >= (compute or 0.0)):
         return "data_wait"
     # With work in flight the host may wait for a card that was not seen idle.
     util_pct = run.telemetry.gpu_util_pct

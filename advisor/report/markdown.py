@@ -21,6 +21,8 @@ _CALLS = re.compile(
     re.IGNORECASE,
 )
 """Mentions, references to issues, bare links and mail addresses."""
+_HTML = re.compile(r"&(?=#?\w+;)|<(?=[A-Za-z/!?])|^\s*>")
+"""Beginnings of entities, tags and quotes; `memory<=7GiB` stays as it is."""
 _PIPE = re.compile(r"(\\*)\|")
 # Terminal control, and marks that reorder text.
 _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -117,7 +119,8 @@ def _escape(part: str, *, leading: bool) -> str:
 
 def _calm(part: str) -> str:
     """`part` without HTML, mentions and links."""
-    return _CALLS.sub(lambda found: f"{found[0]}{JOINER}", escape(part, quote=False))
+    calm = _HTML.sub(lambda found: escape(found[0], quote=False), part)
+    return _CALLS.sub(lambda found: f"{found[0]}{JOINER}", calm)
 
 
 def _visible(raw: str) -> str:

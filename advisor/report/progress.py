@@ -196,11 +196,11 @@ def show(report: Report, stream: TextIO | None = None) -> None:
     stream = stream or sys.stdout
     parts = [section(report) for section in sections.FIRST_SCREEN]
     text = "\n\n".join(filter(None, (*parts, f"Report: `{report.report}`")))
-    if not is_terminal(stream):
+    if not stream.isatty():
         stream.write(f"{text}\n")
         return
     from rich.console import Console
     from rich.markdown import Markdown
 
-    console = Console(file=stream)
+    console = Console(file=stream, no_color=not is_terminal(stream))
     console.print(Markdown(text), width=min(console.width, 110))

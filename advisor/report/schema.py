@@ -181,6 +181,16 @@ class CandidateEntry(Part):
         return f"Not proven: {low} to {high} is possible"
 
 
+class HistoryEntry(Part):
+    """An earlier call for the same configs or command."""
+
+    created: str
+    outcome: str
+    """`3.99x (2.10 to 7.56)`, `not proven`."""
+    kept: str
+    """Path of its report.json in the state folder."""
+
+
 class Bottleneck(Part):
     """Largest cost, with measured evidence."""
 
@@ -275,6 +285,8 @@ class Report(Part):
     """Shell commands, one a line."""
     suggestions: list[SuggestionEntry] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
+    history: list[HistoryEntry] = Field(default_factory=list)
+    """Earlier calls, the newest first."""
 
     @property
     def sides(self) -> list[Side]:

@@ -10,7 +10,7 @@ from advisor.config import argv
 from advisor.model import Change, leaf_of
 from advisor.objective import METRICS, OBJECTIVES, THROUGHPUT
 from advisor.report import figures, markdown
-from advisor.report.bottleneck import IDLE, PARTS
+from advisor.report.bottleneck import IDLE, PARTS, largest_first
 from advisor.report.markdown import bullets, code, details, fenced, stacked, table, text
 from advisor.report.schema import QualityEntry, Report, Side, SuggestionEntry, TrialEntry
 
@@ -26,7 +26,7 @@ ALWAYS_SHOWN = "energy"
 """Metric shown wherever measured; others if asked for."""
 OUTCOME_ORDER = ("changed", "advised", "kept", "ignored", "skipped", "refused", "listed")
 MOST_CHANGES, MOST_DIFF_LINES, MOST_ACTIONS = 5, 7, 3
-MOST_SETTINGS, MOST_CAVEATS = 6, 3
+MOST_SETTINGS, MOST_CAVEATS, MOST_CALLS = 6, 3, 5
 """Lines of each part above the details, which hold the rest."""
 BUSY_PCT = 95
 """Utilisation of a GPU that leaves nothing to explain."""
@@ -273,7 +273,8 @@ def time(report: Report) -> str:
 def _time_rows(sides: list[Side]) -> Iterator[tuple[str, ...]]:
     """Time and share of each part worth a line."""
     counted_by_events = any("launch" in side.shares for side in sides)
-    for part, words in PARTS.items():
+    for part, _ in largest_first({**sides[0].shares, **sides[-1].shares}):
+        words = PARTS[part]
         if max(side.shares.get(part, 0.0) for side in sides) >= numbers.WORTH_SAYING:
             least = ", at least" if part == "compute" and counted_by_events else ""
             yield f"{words.name}{least}", *(_part(side, part) for side in sides)
@@ -313,6 +314,18 @@ def _considered(report: Report) -> list[str]:
 def caveats(report: Report) -> str:
     """Facts that limit the figures, most important first."""
     return _below("Caveats", bullets(report.notes[:MOST_CAVEATS]))
+
+
+def history(report: Report) -> str:
+    """Earlier calls for the same config, one line each."""
+    lines = [
+        f"{each.created[:16].replace('T', ' ')}: {each.outcome} (`{each.kept}`)"
+        for each in report.history[:MOST_CALLS]
+    ]
+    more = len(report.history) - MOST_CALLS
+    if more > 0:
+        lines.append(f"{numbers.many(more, 'more call')}: `gpu-advisor report --list`")
+    return _below("History", bullets(lines))
 
 
 def rounds(report: Report) -> str:
@@ -451,7 +464,7 @@ def machine(report: Report) -> str:
 
 
 FIRST_SCREEN = (verdict, before_and_after, config_diff, run_and_undo, next_actions)
-SECTIONS = (*FIRST_SCREEN, time, picture, settings, caveats)
+SECTIONS = (*FIRST_SCREEN, time, picture, settings, caveats, history)
 DETAILS = (rounds, trials, quality, evidence, more_settings, whole_diff, patches, machine)
 """Sections in reading order; details follow below their own heading."""
 

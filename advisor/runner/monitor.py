@@ -77,7 +77,8 @@ class TrialExit:
 
     @property
     def wall_s(self) -> float:
-        return self.ended - self.started
+        """Seconds of the command; 0 where it was ended before it had begun."""
+        return max(0.0, self.ended - self.started)
 
     @property
     def steps(self) -> int:

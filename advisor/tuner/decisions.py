@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from advisor import numbers
 from advisor.executor.requests import TrialResult
 from advisor.knobs.registry import REGISTRY, loader_arguments
 from advisor.model import Candidate, Change, Decision, Knob, TuningResult
@@ -83,8 +84,26 @@ def unchanged(
     if knob.knob_class in {"training", "quality"}:
         return "listed", f"Never tuned by itself: it is a {knob.knob_class} knob."
     if whole and knob.kind in loader_arguments():
-        return "kept", "The program hardly waits for data, so no loader setting can gain."
+        return "kept", why_no_loader_trial(state, knob)
     return "kept", (
         "Nothing is tried here: no other value is known to be faster and to leave the results as "
         "they are."
     )
+
+
+def why_no_loader_trial(state: TunerState, knob: Knob) -> str:
+    """Why no other value of a loader argument was tried: its need, or the waiting measured."""
+    needs, seen = REGISTRY[knob.kind].needs, state.incumbent_run
+    if "gpu" in needs and not seen.on_gpu:
+        return "It shortens copies to a GPU, and the model is not on one."
+    if seen.wait_share is None:
+        return "Waiting for data was not measured, so no value was tried."
+    share = numbers.percent(seen.wait_share)
+    where = f"With {state.best.label} the" if state.best.changes else "The"
+    waits = f"{where} program waits for data {share} of the time"
+    if state.waits:
+        return f"{waits}; no other value is known to shorten that."
+    if "gpu" in needs:
+        copies = numbers.percent(seen.shares.host_to_device)
+        return f"{waits} and copies to the GPU {copies}: too little to gain."
+    return f"{waits}: too little for a loader setting to gain."

@@ -90,6 +90,20 @@ def test_what_sets_the_rate_is_named(run, shares, name) -> None:
     assert found(replace(run, shares=Shares(**shares))).name == name
 
 
+def test_waiting_that_is_not_the_largest_part_comes_second() -> None:
+    shares = Shares(data_wait=0.2, compute=0.73, other=0.07)
+    found_ = found(replace(RUN, wait_share=0.2, shares=shares))
+    assert found_.name == "compute"
+    assert found_.sentence.startswith("Compute takes 73 % of the time")
+    assert "Waiting for data takes another 20 %, shorter by more loader workers" in found_.sentence
+
+
+def test_the_largest_part_of_the_time_stands_first() -> None:
+    shares = Shares(data_wait=0.2, compute=0.73, other=0.07)
+    lines = parts_of_time([replace(RUN, shares=shares)] * 2)
+    assert [line.split()[2] for line in lines] == ["compute:", "waiting", "host"]
+
+
 @pytest.mark.parametrize("part", ["launch", "sync", "other", "host_to_device", "data_wait"])
 def test_no_sentence_contradicts_the_utilisation_that_nvidia_smi_shows(part) -> None:
     """Work counted by events is a least figure, and no share is called idle."""
