@@ -116,3 +116,17 @@ def test_an_editor_accepts_what_the_program_does(root) -> None:
         assert schema.is_valid({"defaults": good})
     for bad in ({"budget": True}, {"bugdet": "10m"}):
         assert not schema.is_valid({"defaults": bad})
+
+
+INSTALLED = re.compile(r"(?:pip\"?|pipx|uv tool) install[^\n`]*(?:\\\n[^\n`]*)?")
+
+
+def test_no_line_installs_a_name_that_an_index_does_not_have(root) -> None:
+    """Whoever registers it there would run on the reader's machine."""
+    pages = [root / "README.md", root / "action.yml", *(root / "docs").rglob("*.md")]
+    pages += (root / "docs").rglob("*.yml")
+    lines = [line for page in pages for line in INSTALLED.findall(page.read_text("utf-8"))]
+    assert any("git+" in line for line in lines)
+    for line in lines:
+        words = line.partition("install")[2].partition("&&")[0]
+        assert not re.search(r"(?<![/\w])gpu-advisor(?![/\w])", words)
