@@ -4,13 +4,16 @@ import ast
 import json
 import re
 import runpy
+import sys
 import tomllib
+from pathlib import Path
 
 import jsonschema
 import pytest
 
 from advisor import errors
 from tests import schemas
+from tests.support.processes import ran
 
 CHANGELOG = """# Changelog
 
@@ -130,3 +133,38 @@ def test_no_line_installs_a_name_that_an_index_does_not_have(root) -> None:
     for line in lines:
         words = line.partition("install")[2].partition("&&")[0]
         assert not re.search(r"(?<![/\w])gpu-advisor(?![/\w])", words)
+
+
+@pytest.fixture(scope="module")
+def site(root, tmp_path_factory) -> Path:
+    """The site, as mkdocs builds it."""
+    pytest.importorskip("mkdocs")
+    place = tmp_path_factory.mktemp("site")
+    words = ("-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(place))
+    done = ran(sys.executable, *words, cwd=root, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return place
+
+
+LINK = re.compile(r'(?:href|src)="([^"#]+)(?:#([^"]*))?"')
+
+
+def test_the_site_has_a_first_page_and_every_link_of_its_pages_leads_somewhere(root, site) -> None:
+    """Inside the site to a file of it; into the repository to a file of the checkout."""
+    assert (site / "index.html").is_file()
+    for page in site.rglob("*.html"):
+        if page.name == "404.html":  # its links begin at the root of the host
+            continue
+        for target, _ in LINK.findall(page.read_text(encoding="utf-8")):
+            inside, blob = "://" not in target, "/gpu-advisor/blob/main/"
+            if blob in target:
+                assert (root / target.partition(blob)[2]).exists(), (page.name, target)
+            elif inside and not target.startswith(("mailto:", "data:")):
+                place = page.parent / target
+                assert place.exists() or (place / "index.html").is_file(), (page.name, target)
+
+
+def test_the_first_page_has_claim_picture_commands_and_a_number(site) -> None:
+    text = (site / "index.html").read_text(encoding="utf-8")
+    for part in ("<h1", "first-screen.png", "git+https://github.com/gpu-advisor", "2.30x", "slate", "edit/main"):
+        assert part in text
