@@ -94,7 +94,8 @@ def unchanged(
 def why_no_loader_trial(state: TunerState, knob: Knob) -> str:
     """Why no other value of a loader argument was tried: its need, or the waiting measured."""
     needs, seen = REGISTRY[knob.kind].needs, state.incumbent_run
-    if "gpu" in needs and not seen.on_gpu:
+    on_cpu = (seen.effects.device or "").startswith("cpu")
+    if "gpu" in needs and (on_cpu or not state.context.has_gpu):
         return "It shortens copies to a GPU, and the model is not on one."
     if seen.wait_share is None:
         return "Waiting for data was not measured, so no value was tried."

@@ -47,7 +47,7 @@ def test_the_headline_stands_at_the_top_of_the_json() -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (None, "No such file"),
+        (None, "is not there"),
         (b"# a report", "Invalid JSON"),
         (b"\xff\xfe", "Invalid JSON"),
         (b"[" * 100_000, "Invalid JSON"),
