@@ -166,5 +166,12 @@ def test_the_site_has_a_first_page_and_every_link_of_its_pages_leads_somewhere(r
 
 def test_the_first_page_has_claim_picture_commands_and_a_number(site) -> None:
     text = (site / "index.html").read_text(encoding="utf-8")
-    for part in ("<h1", "first-screen.png", "git+https://github.com/gpu-advisor", "2.30x", "slate", "edit/main"):
+    for part in (
+        "<h1",
+        "first-screen.png",
+        "git+https://github.com/gpu-advisor",
+        "2.30x",
+        "slate",
+        "edit/main",
+    ):
         assert part in text
