@@ -302,7 +302,7 @@ def test_memory_is_pinned_where_a_card_waits_for_copies(tmp_path, copies, pinned
     search = formula_search(tmp_path, engine, text, gpu=True)
     assert search.values.get("pin_memory", False) is pinned
     if not pinned:
-        assert "copies to the GPU 1 %: too little" in search.decisions["pin_memory"].reason
+        assert "copies to the GPU 1.0 %: too little" in search.decisions["pin_memory"].reason
 
 
 @pytest.mark.parametrize(
