@@ -6,7 +6,6 @@ import os
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -286,20 +285,15 @@ def draw(
     curve = [estimate.estimate_of(found, card, size) for size in sorted(sizes)]
     rates = {each.batch: [each.units_per_s, *each.units_per_s_range] for each in curve}
     memory = {each.batch: [each.memory_gib, *each.memory_gib_range] for each in curve}
-    svg = figures.template("batch.svg.j2").render(
-        panels=[
-            figures.panel(f"predicted {unit}/s, with its band", rates, itemgetter(0)),
-            figures.panel("predicted memory, GiB; the dashed line is the limit", memory,
-                          itemgetter(0), estimate.room_gib(card) + card.context_mib / 1024),
-        ],
-        places=figures.across(sorted(sizes)),
-        failures=[],
-        chosen=next((entry.batch for entry in own if entry.suggested), None),
-        count=numbers.count,
-        caption="batch size; the ring is the suggested one",
-        title=f"{card.title}: predicted, not measured",
-    )  # fmt: skip
-    return f"{svg}\n{files.MARKS['.svg']}\n".encode()
+    svg = figures.draw_predicted(
+        card.title,
+        unit,
+        rates,
+        memory,
+        limit_gib=estimate.room_gib(card) + card.context_mib / 1024,
+        suggested=next((entry.batch for entry in own if entry.suggested), None),
+    )
+    return svg + f"{files.MARKS['.svg']}\n".encode()
 
 
 def claimed(

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from advisor.commands import invocation, output
-from advisor.report import archive, sections, writing
+from advisor.report import archive, view, writing
 from advisor.settings import FILE_NAME
 from advisor.state import existing_folders, project_root
 
@@ -50,7 +50,7 @@ def listed() -> str:
     for place, report in archive.all_of(states):
         found = archive.entry(place, report)
         when = found.created[:16].replace("T", " ")
-        rows.append((when, sections.subject(report), found.outcome, found.kept))
+        rows.append((when, view.subject(report), found.outcome, found.kept))
     if not rows:
         return "No report was kept here yet: `gpu-advisor optimize` writes one."
     return "\n".join(output.table(rows))

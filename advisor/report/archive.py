@@ -11,7 +11,7 @@ from pathlib import Path
 
 from advisor.errors import ReportError
 from advisor.files import atomic
-from advisor.report import sections, writing
+from advisor.report import view, writing
 from advisor.report.schema import HistoryEntry, Report
 
 FOLDER = "reports"
@@ -23,7 +23,7 @@ def keep(state: Path, report: Report) -> Path | None:
     """Keep a dated copy of `report`, masked; None where the folder takes none."""
     folder = state / FOLDER
     stamp = re.sub(r"\D", "", report.created[:19])
-    name = re.sub(r"\W+", "-", sections.subject(report)).strip("-")[-60:]
+    name = re.sub(r"\W+", "-", view.subject(report)).strip("-")[-60:]
     place = folder / f"{stamp}-{name}.json"
     with contextlib.suppress(OSError):
         folder.mkdir(exist_ok=True, mode=0o700)
@@ -59,7 +59,7 @@ def history(kept: Sequence[tuple[Path, Report]], report: Report) -> list[History
 def entry(place: Path, report: Report) -> HistoryEntry:
     gain = report.gain.text if report.gain and report.verdict == "improved" else ""
     written = "" if report.written or not gain else ", not written"
-    said = f"{gain}{written}" or sections.outcome(report).lower()
+    said = f"{gain}{written}" or view.outcome(report).lower()
     return HistoryEntry(created=report.created, outcome=said, kept=str(place))
 
 

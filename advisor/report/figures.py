@@ -1,34 +1,41 @@
-"""SVG of throughput and memory by batch, and of rounds, for white and dark pages."""
+"""Figures of a report as SVG, for white and dark pages."""
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from html import escape
 from statistics import median
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, Template
-
 from advisor import numbers
+from advisor.report.bottleneck import PARTS, largest_first
 from advisor.report.markdown import one_line
 from advisor.report.schema import ComparisonEntry, Report, TrialEntry
 
-NAMES = ("batch", "rounds")
+NAMES = ("batch", "time", "rounds")
 """File names of the figures."""
 COMPARABLE = ("baseline", "search", "confirm", "effects")
 """Purposes of trials with comparable throughputs."""
-TEMPLATES = [folder / "templates" for folder in Path(__file__).resolve().parents[1:3]]
-"""Of the package, or else of the source tree."""
-
-MOST_TICKS = 5
+TIME_ALT = "Parts of the time before and after"
+INK, BLUE, BAD = "#717882", "#2c7ac9", "#d54343"
+"""Mid-tones: each has a contrast of 4.2 or more on white and on a dark page (WCAG 2)."""
+BARS = {
+    "compute": (BLUE, ""),
+    "data_wait": (BAD, "//"),
+    "other": (INK, ""),
+    "host_to_device": ("none", "xx"),
+    "launch": (INK, ".."),
+    "sync": (BLUE, "--"),
+    "saving": ("none", ""),
+}
+"""Colour and hatch of each part of the time, which differ in grey, too."""
+SCALES = ((1.0, "seconds"), (1e-3, "milliseconds"), (0.0, "microseconds"))
+"""Least longest time of a unit in seconds, and the unit in which it is shown."""
+CLOSE = 1.25
+"""Batch sizes whose ratio is below share one number on the axis."""
 NEAR = 4.0
 """A limit so many times the highest peak is not drawn."""
-
-
-def template(name: str) -> Template:
-    """Template that escapes every text."""
-    loader = FileSystemLoader(TEMPLATES)
-    return Environment(loader=loader, autoescape=True, trim_blocks=True).get_template(name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,11 +81,77 @@ def batch_curve(report: Report) -> Curve | None:
 
 def draw(report: Report) -> dict[str, bytes]:
     """SVG of each figure by name, the same bytes for the same report."""
-    drawn = {"batch": draw_batches(report), "rounds": draw_rounds(report)}
-    return {name: f"{svg}\n".encode() for name, svg in drawn.items() if svg}
+    drawn = {
+        "batch": draw_batches(report),
+        "time": draw_time(report),
+        "rounds": draw_rounds(report),
+    }
+    return {name: svg for name, svg in drawn.items() if svg}
 
 
-def draw_batches(report: Report) -> str | None:
+@dataclass(kw_only=True)
+class Canvas:
+    """Panels to draw on, and then their SVG."""
+
+    axes: list[Any]
+    svg: bytes = b""
+
+
+@contextlib.contextmanager
+def canvas(alt: str, rows: int = 1, height_in: float = 2.6) -> Iterator[Canvas]:
+    """Panels below each other, whose SVG is in `svg` once they are drawn.
+
+    matplotlib takes half a second to import, so only what draws does. Colours are mid-tones,
+    for white and dark pages; texts stay texts, and the same data give the same bytes.
+    """
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    style: dict[Any, Any] = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": "gpu-advisor",
+        "font.family": "sans-serif",
+        "font.size": 9,
+        **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor"), INK),
+        **dict.fromkeys(("xtick.color", "ytick.color", "grid.color", "hatch.color"), INK),
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid.axis": "y",
+        "axes.grid": True,
+        "grid.alpha": 0.3,
+        "legend.frameon": False,
+    }
+    with mpl.rc_context(style):
+        drawing = Figure(figsize=(6.6, 0.5 + height_in * rows), layout="constrained")
+        found = Canvas(
+            axes=list(drawing.subplots(rows, 1, sharex=True, squeeze=False)[:, 0])
+        )
+        yield found
+        out = io.StringIO()
+        drawing.savefig(out, format="svg", transparent=True, metadata={"Date": None})
+        head, mark, body = out.getvalue().partition("<metadata>")
+        title = f"<title>{escape(one_line(alt))}</title>\n "
+        found.svg = f"{head}{title}{mark}{body}".encode()
+
+
+def plain(text: object) -> str:
+    """Text of a figure: one line in which no `$` begins a formula."""
+    return one_line(str(text)).replace("$", r"\$")
+
+
+def batch_axis(axis: Any, batches: Sequence[float]) -> None:
+    """Batch sizes on a logarithmic axis; those too close to the next have no number."""
+    axis.set_xscale("log", base=2)
+    shown: list[float] = []
+    for batch in sorted(batches, reverse=True):
+        if not shown or shown[-1] / batch > CLOSE:
+            shown.append(batch)
+    axis.set_xticks(shown, [numbers.count(each) for each in shown], minor=False)
+    axis.set_xticks([], minor=True)
+    axis.set_xlabel("batch size")
+
+
+def draw_batches(report: Report) -> bytes | None:
     curve = batch_curve(report)
     if curve is None:
         return None
@@ -87,27 +160,141 @@ def draw_batches(report: Report) -> str | None:
         t.batch: t.outcome for t in curve.trials if t.batch and t.batch not in rates
     }
     chosen = (report.after if report.changes else report.before).batch
-    panels = [panel(f"throughput, {numbers.plural(report.unit)}/s", rates, median)]
-    if peaks:
-        limit, highest = report.memory_limit_gib, max(map(max, peaks.values()))
-        is_near = limit is not None and limit < NEAR * highest
-        title = f"peak memory, GiB{'; the dashed line is the limit' if is_near else ''}"
-        panels.append(panel(title, peaks, max, limit if is_near else None))
-    notes = [
-        "batch size",
-        curve.beside,
-        "the ring is the chosen size" if chosen in rates else "",
-    ]
-    notes += [f"x: {failure}" for failure in dict.fromkeys(failures.values())]
-    return template("batch.svg.j2").render(
-        panels=panels,
-        places=across(sorted({*rates, *failures})),
-        failures=failures,
-        chosen=chosen,
-        count=numbers.count,
-        caption=one_line("; ".join(filter(None, notes))),
-        title=one_line(curve.alt),
+    with canvas(curve.alt, rows=2 if peaks else 1) as drawn:
+        first, *others = drawn.axes
+        where = (
+            report.machine.gpus[0].name if report.machine.gpus else report.machine.cpu_model
+        )
+        beside = f", {curve.beside}" if curve.beside else ""
+        first.set_title(plain(f"{where}{beside}"), loc="left", fontsize=10)
+        measured(first, rates, median, BLUE, "each trial")
+        first.set_ylabel(plain(f"{numbers.plural(report.unit)}/s"))
+        if chosen in rates:
+            ring = {"s": 130, "facecolors": "none", "edgecolors": BLUE, "linewidths": 1.8}
+            first.scatter([chosen], [median(rates[chosen])], **ring, label="chosen")
+        for outcome in dict.fromkeys(failures.values()):
+            at = [batch for batch, each in failures.items() if each == outcome]
+            first.scatter(
+                at,
+                [0.0] * len(at),
+                marker="x",
+                color=BAD,
+                clip_on=False,
+                label=plain(outcome),
+            )
+        for axis in others:
+            measured(axis, peaks, max, INK, "highest of a trial")
+            axis.set_ylabel("peak memory, GiB")
+            limit = report.memory_limit_gib
+            if limit is not None and limit < NEAR * max(map(max, peaks.values())):
+                axis.axhline(limit, color=BAD, linestyle="--", label="limit")
+        for axis in drawn.axes:
+            axis.set_ylim(bottom=0)
+            axis.legend(loc="lower right", fontsize=8)
+        batch_axis(drawn.axes[-1], [*rates, *failures])
+    return drawn.svg
+
+
+def measured(
+    axis: Any,
+    values: Mapping[float, Sequence[float]],
+    typical: Callable[[Sequence[float]], float],
+    colour: str,
+    label: str,
+) -> None:
+    """A dot a trial, and a line through the typical ones."""
+    dots = [(batch, value) for batch, found in values.items() for value in found]
+    axis.scatter(*zip(*dots, strict=True), s=16, color=colour, label=label)
+    axis.plot(list(values), [typical(found) for found in values.values()], color=colour)
+
+
+def banded(
+    axis: Any,
+    curve: Mapping[float, Sequence[float]],
+    colour: str,
+    label: str,
+) -> None:
+    """A line of predictions with its band as an area; values are typical, low, high."""
+    batches = list(curve)
+    typical, low, high = (list(column) for column in zip(*curve.values(), strict=True))
+    axis.fill_between(
+        batches, low, high, color=colour, alpha=0.2, linewidth=0, label="its band"
     )
+    axis.plot(batches, typical, color=colour, marker="o", markersize=3.5, label=label)
+
+
+def draw_predicted(
+    title: str,
+    unit: str,
+    rates: Mapping[float, Sequence[float]],
+    memory: Mapping[float, Sequence[float]],
+    *,
+    limit_gib: float,
+    suggested: float | None,
+) -> bytes:
+    """SVG of predicted speed and memory by batch, with their bands."""
+    with canvas(f"{title}: predicted, not measured", rows=2) as drawn:
+        speed, room = drawn.axes
+        speed.set_title(plain(f"{title}: predicted, not measured"), loc="left", fontsize=10)
+        banded(speed, rates, BLUE, "predicted")
+        speed.set_ylabel(plain(f"{unit}/s"))
+        if suggested is not None and suggested in rates:
+            ring = {"s": 130, "facecolors": "none", "edgecolors": BLUE, "linewidths": 1.8}
+            speed.scatter([suggested], [rates[suggested][0]], **ring, label="suggested")
+        banded(room, memory, INK, "predicted")
+        room.axhline(limit_gib, color=BAD, linestyle="--", label="limit")
+        room.set_ylabel("peak memory, GiB")
+        for axis in drawn.axes:
+            axis.set_ylim(bottom=0)
+            axis.legend(loc="upper left", fontsize=8)
+        batch_axis(room, list(rates))
+    return drawn.svg
+
+
+def has_parts(report: Report) -> bool:
+    """True if parts of the time are known before and after a change."""
+    return bool(report.changes and report.before.shares and report.after.shares)
+
+
+def draw_time(report: Report) -> bytes | None:
+    """Parts of a unit's time, before and after, as bars of equal scale."""
+    if not has_parts(report):
+        return None
+    shown = [
+        name
+        for name, _ in largest_first({**report.before.shares, **report.after.shares})
+        if max(side.shares.get(name, 0.0) for side in report.sides) >= numbers.WORTH_SAYING
+    ]
+    with canvas(TIME_ALT, height_in=1.5) as drawn:
+        (axis,) = drawn.axes
+        left = [0.0, 0.0]
+        taken = [1 / side.units_per_s if side.units_per_s else 0.0 for side in report.sides]
+        at, unit = next(
+            (at, unit) for at, (least, unit) in enumerate(SCALES) if max(taken) >= least
+        )
+        for name in shown:
+            widths = [
+                side.shares.get(name, 0.0) * seconds * 1000**at
+                for side, seconds in zip(report.sides, taken, strict=True)
+            ]
+            colour, hatch = BARS[name]
+            axis.barh(
+                ["before", "after"], widths, left=left, color=colour, hatch=hatch,
+                edgecolor=INK, linewidth=0.6, label=plain(PARTS[name].name),
+            )  # fmt: skip
+            left = [each + width for each, width in zip(left, widths, strict=True)]
+        axis.invert_yaxis()
+        axis.grid(axis="x", visible=True)
+        axis.grid(axis="y", visible=False)
+        axis.set_xlabel(plain(f"{unit} {numbers.one(report.unit)}"))
+        drawn_above = {
+            "loc": "lower left",
+            "bbox_to_anchor": (0, 1),
+            "ncols": 4,
+            "fontsize": 8,
+        }
+        axis.legend(**drawn_above)
+    return drawn.svg
 
 
 def compared(report: Report) -> ComparisonEntry | None:
@@ -120,50 +307,26 @@ def alt_of(comparison: ComparisonEntry) -> str:
     return f"Rounds of {comparison.after} against {comparison.before}"
 
 
-def draw_rounds(report: Report) -> str | None:
+def draw_rounds(report: Report) -> bytes | None:
     found = compared(report)
     if found is None:
         return None
-    highest = 1.15 * max(max(each.before, each.after) for each in found.rounds) or 1.0
-    notes = [f"round; blue: {found.after}, grey: {found.before}"]
-    notes += ["hollow: not counted"] * any(not each.counted for each in found.rounds)
-    return template("rounds.svg.j2").render(
-        heading=one_line(report.objective_unit),
-        rounds=found.rounds,
-        highest=highest,
-        ticks=[(tick / highest, numbers.measure(tick)) for tick in ticks(highest)],
-        caption=one_line("; ".join(notes)),
-        title=one_line(alt_of(found)),
-    )
-
-
-def across(batches: Sequence[float]) -> dict[float, float]:
-    """Place of each batch size from 0 to 1, by its logarithm."""
-    first, last = math.log(batches[0]), math.log(batches[-1])
-    return {each: (math.log(each) - first) / (last - first) for each in batches}
-
-
-def panel(
-    title: str,
-    values: Mapping[float, Sequence[float]],
-    typical: Callable[[Sequence[float]], float],
-    limit: float | None = None,
-) -> dict[str, Any]:
-    """Points of one panel by batch size, as shares of its height."""
-    highest = 1.15 * max(limit or 0.0, *map(max, values.values())) or 1.0
-    return {
-        "title": one_line(title),
-        "ticks": [(tick / highest, numbers.measure(tick)) for tick in ticks(highest)],
-        "line": {batch: typical(each) / highest for batch, each in values.items()},
-        "dots": [
-            (batch, each / highest) for batch, found in values.items() for each in found
-        ],
-        "limit": limit and limit / highest,
-    }
-
-
-def ticks(highest: float) -> list[float]:
-    """A few round numbers from zero to `highest`."""
-    power = 10.0 ** math.floor(math.log10(highest / MOST_TICKS))
-    step = next(power * n for n in (1, 2, 5, 10) if highest / (power * n) <= MOST_TICKS)
-    return [step * n for n in range(int(highest / step) + 1)]
+    with canvas(alt_of(found)) as drawn:
+        (axis,) = drawn.axes
+        for each in found.rounds:
+            axis.plot([each.round] * 2, [each.before, each.after], color=INK, alpha=0.5)
+        for arm, colour, marker in (("before", INK, "s"), ("after", BLUE, "o")):
+            label = plain(getattr(found, arm))
+            for counted, face in ((True, colour), (False, "none")):
+                rounds = [each for each in found.rounds if each.counted is counted]
+                axis.scatter(
+                    [each.round for each in rounds], [getattr(each, arm) for each in rounds],
+                    marker=marker, facecolors=face, edgecolors=colour,
+                    label=label if counted else f"{label}, not counted" if rounds else None,
+                )  # fmt: skip
+        axis.set_ylim(bottom=0)
+        axis.set_ylabel(plain(report.objective_unit))
+        axis.set_xlabel("round")
+        axis.set_xticks([each.round for each in found.rounds])
+        axis.legend(loc="lower right", fontsize=8)
+    return drawn.svg

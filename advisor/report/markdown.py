@@ -93,11 +93,16 @@ def stacked(*blocks: str) -> Markup:
     return as_markdown("\n\n".join(filter(None, blocks)))
 
 
-def details(summary: object, *blocks: str) -> Markup:
-    """Blocks that open on a click on `summary`; empty without blocks."""
-    head = f"<details>\n<summary>{_calm(one_line(str(summary)))}</summary>"
+def details(summary_: object, *blocks: str) -> Markup:
+    """Blocks that open on a click on `summary_`; empty without blocks."""
+    head = f"<details>\n<summary>{summary(summary_)}</summary>"
     body = stacked(*blocks)
     return stacked(head, body, "</details>") if body else body
+
+
+def summary(content: object) -> Markup:
+    """Text of a `<summary>`."""
+    return as_markdown(_calm(one_line(str(content))))
 
 
 def fenced(content: str, language: str = "") -> Markup:

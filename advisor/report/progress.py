@@ -14,7 +14,7 @@ from advisor import numbers
 from advisor.executor.requests import TrialResult
 from advisor.machine.contention import in_words
 from advisor.model import Failure, Run
-from advisor.report import sections
+from advisor.report import view
 from advisor.report.markdown import one_line
 from advisor.report.schema import Report
 
@@ -194,8 +194,7 @@ def is_terminal(stream: TextIO) -> bool:
 def show(report: Report, stream: TextIO | None = None) -> None:
     """Print the first screen: in colour on a terminal, else as Markdown."""
     stream = stream or sys.stdout
-    parts = [section(report) for section in sections.FIRST_SCREEN]
-    text = "\n\n".join(filter(None, (*parts, f"Report: `{report.report}`")))
+    text = view.first_screen(report)
     if not stream.isatty():
         stream.write(f"{text}\n")
         return

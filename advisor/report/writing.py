@@ -1,22 +1,25 @@
 """Files and page of a report: written whole, read with care."""
 
 import base64
+import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 from markupsafe import Markup
 from pydantic import BaseModel, ValidationError
 
 from advisor import files, masking
 from advisor.errors import OutputRefusedError, ReportError
-from advisor.report import figures, sections
+from advisor.report import figures, layout, view
 from advisor.report.markdown import one_line
 from advisor.report.schema import HEADLINE, Report
-from advisor.report.sections import figure_file, patch_file
+from advisor.report.view import figure_file, patch_file
 
 Record = TypeVar("Record", bound=BaseModel)
 
@@ -33,11 +36,37 @@ def page(report: Report) -> str:
     parser.disable(("link", "autolink", "reference"))  # of targets only figures are taken
     parser.normalizeLink = lambda url: images.get(url, "")  # type: ignore[method-assign]
     parser.validateLink = lambda url: url in images.values()  # type: ignore[method-assign]
-    return figures.template("page.html.j2").render(
-        report=report,
-        title=one_line(f"{sections.subject(report)}: {sections.title(report)}"),
-        body=Markup(parser.render(sections.render(report))),  # noqa: S704  the renderer escapes
+    parser.add_render_rule("fence", coloured)
+    title = one_line(f"{view.subject(report)}: {view.title(report)}")
+    body = Markup(parser.render(view.render(report)))  # noqa: S704  the renderer escapes
+    script = Markup(layout.source("page.js"))  # noqa: S704  our own
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return layout.render(
+        "page.html.j2",
+        {
+            "report": report,
+            "title": title,
+            "body": body,
+            "script": script,
+            "script_digest": f"sha256-{digest}",
+        },
     )
+
+
+LINES = {"+": "added", "-": "removed", "@": "hunk"}
+"""Class of a line of a diff, by its first letter."""
+
+
+def coloured(_: object, tokens: Sequence[Token], at: int, *__: object) -> str:
+    """A code block; lines of a diff have a class each."""
+    lines = escape(tokens[at].content, quote=False).splitlines()
+    if tokens[at].info == "diff":
+        lines = [
+            f'<span class="{LINES[line[0]]}">{line}</span>' if line[:1] in LINES else line
+            for line in lines
+        ]
+    body = "\n".join(lines)
+    return f"<pre><code>{body}\n</code></pre>\n"
 
 
 MOST_PATCHES = 20
@@ -89,7 +118,7 @@ def write(report: Report, report_md: Path, claimed: files.Claim | None = None) -
             claimed.write(patch_place, (head + entries[0].patch).encode(errors="replace"))
         elif patch_place.exists():  # of an earlier report
             claimed.remove(patch_place)
-    text = sections.render(report.model_copy(update={"report": str(report_md)}))
+    text = view.render(report.model_copy(update={"report": str(report_md)}))
     claimed.write(report_md, f"{text}\n{files.MARKS['.md']}\n".encode(errors="replace"))
 
 

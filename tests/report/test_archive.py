@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from advisor.report import archive, sections
+from advisor.report import archive, view
 from tests.report import golden
 
 
@@ -16,7 +16,7 @@ def test_what_was_proven_stays_though_a_later_call_proves_nothing(tmp_path) -> N
     later = golden.report("not-proven", created="2026-11-02T10:00:00+00:00", config=first.config)
     place = archive.keep(tmp_path, first)
     history = archive.history(archive.all_of([tmp_path]), later)
-    text = sections.render(later.model_copy(update={"history": history}))
+    text = view.render(later.model_copy(update={"history": history}))
     assert f"2026-11-01 10:00: 1.42x (1.35 to 1.49) (`{place}`)" in text
     archive.keep(tmp_path, later)
     assert kept(tmp_path) == ["1.42x (1.35 to 1.49)", "likely, not proven"]

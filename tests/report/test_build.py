@@ -23,7 +23,7 @@ from advisor.model import (
     Run,
     Trial,
 )
-from advisor.report import build, sections, verdict
+from advisor.report import build, verdict, view
 from advisor.report.schema import CandidateEntry, Gain, Report
 from advisor.tuner.code_suggestions import SWITCHES
 from tests.executor.made import comparison
@@ -51,7 +51,7 @@ def test_a_proven_gain_is_improved_and_its_table_has_the_same_ratio(tmp_path) ->
     assert report.gain.high >= report.gain.ratio * 1.03
     assert report.load_note == ""
     assert report.after.units_per_s / report.before.units_per_s == pytest.approx(report.gain.ratio)
-    assert sections.render(report)
+    assert view.render(report)
 
 
 def test_a_card_that_the_program_leaves_idle_is_the_first_note() -> None:
@@ -115,7 +115,7 @@ def test_equal_runs_that_differ_wildly_leave_the_call_open(tmp_path) -> None:
     report = reported(replace(search, stop=replace(search.stop, state=state)), tmp_path)
     assert report.verdict == "partial"
     assert report.too_noisy
-    assert "**Too noisy to decide:" in sections.render(report)
+    assert "**Too noisy to decide:" in view.render(report)
     assert "Equal runs differed by" in report.reason
     assert report.reason.endswith("on an idle machine.")
 
@@ -175,7 +175,7 @@ def test_an_unproven_candidate_is_named_with_the_call_that_proves_it(tmp_path) -
     args = build_parser("optimize").parse_args(words[2:])
     assert args.budget % 60 == 0
     assert args.budget > 36.0
-    assert f"- Go on with `{report.next_command}`" in sections.render(report)
+    assert f"- Go on with `{report.next_command}`" in view.render(report)
     assert report.candidate.label in report.reason
 
 
@@ -304,7 +304,7 @@ def test_a_batch_that_is_only_suggested_is_no_candidate_of_the_headline(tmp_path
     search = formula_search(tmp_path, engine, "batch_size: 4\nlr: 0.1\n")
     found = reported(search, tmp_path)
     assert found.reason.startswith("No value that may be written was faster by more than")
-    assert "Faster, and yours to apply: batch_size: 4 to " in sections.render(found)
+    assert "Faster, and yours to apply: batch_size: 4 to " in view.render(found)
     (suggestion,) = (each for each in search.state.suggestions if each.knob is not None)
     for rounds, verdict_then in ((2, "partial"), (None, "unchanged")):
         whole = suggestion.outcome
@@ -350,7 +350,7 @@ def test_files_that_a_trial_left_or_changed_are_named(tmp_path, kind) -> None:
 def test_a_machine_without_a_gpu_is_said_once(tmp_path) -> None:
     machine = replace(QUIET_MACHINE, gpu_note="No driver is installed.")
     search = formula_search(tmp_path, on_formula(**FLAT), TEXT, workload=TEST, gpu=False)
-    text = sections.render(reported(search, tmp_path, machine))
+    text = view.render(reported(search, tmp_path, machine))
     assert "It says nothing about a GPU." in text
     assert text.count("No driver is installed.") == 1
 

@@ -10,6 +10,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from advisor.report import figures, writing
+from advisor.report.bottleneck import PARTS
 from tests.report import examples, golden
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -35,30 +36,51 @@ def contrast(one: str, other: str) -> float:
 
 
 @pytest.mark.parametrize("name", ["improved", "gpu"])
-def test_figures_are_valid_svg_with_colours_for_white_and_dark(name) -> None:
-    for figure, (panels, points) in {"batch": (2, 10), "rounds": (1, 8)}.items():
-        root = ET.fromstring(drawn(name)[figure])
-        assert root.tag == f"{SVG}svg"
-        assert len(list(root.iter(f"{SVG}circle"))) >= points
-        assert len(list(root.iter(f"{SVG}g"))) == panels
-        for colour in set(re.findall(r"#[0-9a-f]{6}", drawn(name)[figure].decode())):
-            assert contrast(colour, "#ffffff") >= 4.2, colour
-            assert contrast(colour, "#0d1117") >= 4.2, colour
+@pytest.mark.parametrize("figure", figures.NAMES)
+def test_figures_are_svg_with_a_title_and_colours_for_white_and_dark(name, figure) -> None:
+    svg = drawn(name)[figure]
+    root = ET.fromstring(svg)
+    assert root.tag == f"{SVG}svg"
+    assert root.find(f"{SVG}title").text
+    for colour in set(re.findall(r"#[0-9a-f]{6}", svg.decode())):
+        assert contrast(colour, "#ffffff") >= 4.2, colour
+        assert contrast(colour, "#0d1117") >= 4.2, colour
 
 
-def test_text_of_the_report_is_no_markup() -> None:
-    unit = "<script>\x1b[31m&"
-    root = ET.fromstring(figures.draw(examples.improved(unit=unit))["batch"])
-    texts = [text.text for text in root.iter(f"{SVG}text")]
-    assert "throughput, <script>&s/s" in texts
+def texts(svg: bytes) -> list[str]:
+    """What a reader of the figure reads."""
+    return ["".join(text.itertext()).strip() for text in ET.fromstring(svg).iter(f"{SVG}text")]
 
 
-@pytest.mark.parametrize(
-    ("highest", "shown"),
-    [(0.83, [0, 0.2, 0.4, 0.6, 0.8]), (1150.0, [0, 500, 1000]), (6.0, [0, 2, 4, 6])],
-)
-def test_an_axis_has_a_few_round_numbers(highest, shown) -> None:
-    assert figures.ticks(highest) == pytest.approx(shown)
+def test_a_figure_of_batches_says_where_in_what_and_at_which_sizes() -> None:
+    shown = texts(drawn("gpu")["batch"])
+    assert "NVIDIA GeForce RTX 3090, workers 8" in shown
+    assert "samples/s" in shown
+    for size in ("16", "32", "64", "128", "256"):
+        assert size in shown
+    for entry in ("each trial", "chosen", "limit", "gpu-oom"):
+        assert entry in shown
+
+
+def test_the_parts_of_the_time_are_named_and_have_a_unit_that_a_person_reads() -> None:
+    shown = texts(drawn("gpu")["time"])
+    assert "milliseconds a sample" in shown
+    assert {"compute", "waiting for data", "before", "after"} <= set(shown)
+
+
+def test_parts_that_lie_beside_each_other_differ_in_grey() -> None:
+    assert len(set(figures.BARS.values())) == len(figures.BARS)
+    assert figures.BARS.keys() == PARTS.keys()
+
+
+def test_the_same_report_gives_the_same_bytes() -> None:
+    assert figures.draw(golden.report("gpu")) == drawn("gpu")
+
+
+def test_text_of_the_report_is_no_markup_and_no_formula() -> None:
+    unit = "<script>\x1b[31m&$x$"
+    shown = texts(figures.draw(examples.improved(unit=unit))["batch"])
+    assert "<script>&$x$s/s" in shown
 
 
 def test_the_batch_curve_compares_only_runs_that_differ_in_the_batch() -> None:
@@ -70,12 +92,12 @@ def test_the_batch_curve_compares_only_runs_that_differ_in_the_batch() -> None:
     assert figures.batch_curve(examples.partial()) is None
 
 
-def test_to_write_a_report_imports_nothing_heavy(tmp_path) -> None:
+def test_to_write_a_report_without_a_figure_imports_nothing_heavy(tmp_path) -> None:
     code = (
         "import sys; from pathlib import Path;"
         "from tests.report import examples; from advisor.report import progress, writing;"
-        "writing.write(examples.improved(), Path(sys.argv[1]));"
-        "sys.exit(any(name in sys.modules for name in ('rich', 'numpy')))"
+        "writing.write(examples.partial(), Path(sys.argv[1]));"
+        "sys.exit(any(name in sys.modules for name in ('rich', 'numpy', 'matplotlib')))"
     )
     report_md = tmp_path / "report.md"
     subprocess.run([sys.executable, "-c", code, str(report_md)], cwd=ROOT, check=True)

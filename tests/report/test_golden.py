@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 from advisor import numbers
 from advisor.__main__ import build_parser
 from advisor.model import Decision
-from advisor.report import sections
+from advisor.report import view
 from advisor.report.schema import Report, Side, SuggestionEntry
 from tests.report import examples, golden
 
@@ -59,7 +59,7 @@ def crowded(report: Report) -> Report:
 @examples.every_report
 def test_the_memo_fits_eighty_lines_and_every_figure_in_it_was_measured(name) -> None:
     report = golden.report(name)
-    for shown in (sections.render(report), sections.render(crowded(report))):
+    for shown in (view.render(report), view.render(crowded(report))):
         assert len(memo(shown)) <= MOST_LINES
         assert numbers.NOT_MEASURED not in shown
 
@@ -70,7 +70,7 @@ def test_the_ratio_of_the_headline_is_that_of_the_table(name) -> None:
     report = golden.report(name)
     before, after = report.before.units_per_s, report.after.units_per_s
     assert after / before == pytest.approx(report.gain.ratio, rel=0.005)
-    lines = memo(sections.render(report))
+    lines = memo(view.render(report))
     row = next(line for line in lines if line.startswith(f"| {numbers.plural(report.unit)}/s"))
     ratio = re.search(r"(?:more than )?[\d.]+x", lines[0])
     assert ratio[0] in row
@@ -81,7 +81,7 @@ def test_a_gpu_leads_with_the_figure_of_nvidia_smi_and_contradicts_it_nowhere(ut
     """Compute that events show is a least figure."""
     shares = {"launch": 0.7, "compute": 0.2, "other": 0.1}
     side = Side(units_per_s=10.0, gpu_util_pct=util_pct, shares=shares, batch=64, peak_mem_gib=11.4)
-    lines = memo(sections.render(golden.report("gpu", before=side, after=side)))
+    lines = memo(view.render(golden.report("gpu", before=side, after=side)))
     (lead,) = (line for line in lines if line.startswith("GPU utilisation"))
     assert lead.startswith(f"GPU utilisation {util_pct:.0f} % to {util_pct:.0f} % (nvidia-smi")
     assert ("not 100 % mainly because of launching small kernels;" in lead) is (util_pct < 95)
@@ -111,7 +111,7 @@ def test_strings_of_the_user_stay_text(name) -> None:
     """No heading, link, image, HTML or code block beyond those of the sections."""
 
     def parts(report: Report) -> dict[str, list[str]]:
-        tokens = PARSER.parse(sections.render(report))
+        tokens = PARSER.parse(view.render(report))
         inline = [child for token in tokens for child in token.children or ()]
         return {
             "headings": [t.tag for t in tokens if t.type == "heading_open"],
@@ -136,4 +136,4 @@ def test_strings_of_the_user_stay_text(name) -> None:
 def test_settings_of_another_phase_are_left_out() -> None:
     report = examples.improved()
     (other,) = [entry for entry in report.decisions if not entry.in_phase]
-    assert f"`{other.path}`" not in sections.render(report)
+    assert f"`{other.path}`" not in view.render(report)

@@ -1,6 +1,7 @@
 """The HTML page: the Markdown again, with nothing in it that acts."""
 
 import base64
+import hashlib
 import html as escapes
 import re
 from html.parser import HTMLParser
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from advisor.errors import OutputRefusedError
-from advisor.report import figures, sections, writing
+from advisor.report import figures, view, writing
 from tests.report import examples, golden
 from tests.report.test_golden import PARSER
 
@@ -39,7 +40,7 @@ class Tree(HTMLParser):
         assert self.open.pop() == tag, f"</{tag}> closes nothing"
 
     def handle_data(self, data: str) -> None:
-        if not {"style", "title", "footer"} & set(self.open):
+        if not {"style", "title", "footer", "script"} & set(self.open):
             self.words.append(data)
 
     @property
@@ -52,15 +53,30 @@ def test_the_page_has_the_words_of_the_markdown_and_needs_no_other_file(name) ->
     report = golden.report(name)
     tree = Tree(writing.page(report))
     drawn = {base64.b64encode(svg).decode() for svg in figures.draw(report).values()}
-    calm = re.sub(r"<[^>]*>", "", PARSER.render(sections.render(report)))
+    calm = re.sub(r"<[^>]*>", "", PARSER.render(view.render(report)))
     assert tree.text == "".join(escapes.unescape(calm).split())
     assert not tree.open
     for tag, attrs in tree.tags:
-        assert tag not in {"script", "link", "iframe", "object", "form", "svg", "a"}
+        assert tag not in {"link", "iframe", "object", "form", "svg", "a"}
         assert not any(each.startswith("on") for each in attrs)
         if "src" in attrs:
             assert attrs["src"].removeprefix(writing.EMBEDDED) in drawn
             assert attrs["alt"]
+
+
+def test_no_script_runs_but_the_one_that_the_policy_names() -> None:
+    """Its digest stands in the page's own policy, so that no text of a report can act."""
+    page = writing.page(golden.report("gpu"))
+    (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in page
+    assert "default-src 'none'" in page
+
+
+def test_a_diff_has_colours_and_its_text_stays_whole() -> None:
+    page = writing.page(golden.report("gpu"))
+    assert '<span class="removed">-  batch_size: 16</span>' in page
+    assert '<span class="added">+  batch_size: 64</span>' in page
 
 
 @examples.every_report
@@ -70,7 +86,7 @@ def test_strings_of_the_user_stay_text(name) -> None:
     assert "javascript:b" in bad.text
     kinds = [{(tag, *attrs) for tag, attrs in each.tags} for each in (calm, bad)]
     added = {("code",), ("table",), ("tbody",), ("tr",), ("summary",), ("thead",), ("details",)}
-    added |= {("th", "style"), ("td", "style")}
+    added |= {("th", "style"), ("td", "style"), ("span", "class")}
     assert kinds[1] <= kinds[0] | added
     for fixed in ("h1", "h2"):
         counts = [[tag for tag, _ in each.tags].count(fixed) for each in (calm, bad)]

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from advisor.report import sections, writing
+from advisor.report import view, writing
 from advisor.report.schema import Report
 
 FOLDER = Path(__file__).parent
@@ -17,4 +17,4 @@ def report(name: str, **changes: object) -> Report:
 
 def markdown(name: str) -> str:
     """The Markdown of that report, with its figure drawn."""
-    return sections.render(report(name))
+    return view.render(report(name))

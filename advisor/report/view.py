@@ -1,9 +1,16 @@
-"""Sections of a report as Markdown; one with nothing to say is empty."""
+"""View of a report: what its templates print, in their order.
+
+Nothing here says where a thing stands: that is for `templates/`. A part with nothing to say
+is empty, and its template leaves it out.
+"""
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 from urllib.parse import quote
+
+from markupsafe import Markup
 
 from advisor import numbers
 from advisor.config import argv
@@ -11,8 +18,15 @@ from advisor.model import Change, leaf_of
 from advisor.objective import METRICS, OBJECTIVES, THROUGHPUT
 from advisor.report import figures, markdown
 from advisor.report.bottleneck import IDLE, PARTS, largest_first
-from advisor.report.markdown import bullets, code, details, fenced, stacked, table, text
-from advisor.report.schema import QualityEntry, Report, Side, SuggestionEntry, TrialEntry
+from advisor.report.layout import render as rendered
+from advisor.report.schema import (
+    HistoryEntry,
+    QualityEntry,
+    Report,
+    Side,
+    SuggestionEntry,
+    TrialEntry,
+)
 
 EFFECTS = {
     "free": "same work",
@@ -25,7 +39,7 @@ OTHER_DRAWS = "same distribution; random draws may differ"
 ALWAYS_SHOWN = "energy"
 """Metric shown wherever measured; others if asked for."""
 OUTCOME_ORDER = ("changed", "advised", "kept", "ignored", "skipped", "refused", "listed")
-MOST_CHANGES, MOST_DIFF_LINES, MOST_ACTIONS = 5, 7, 3
+MOST_CHANGES, MOST_DIFF_LINES, MOST_ACTIONS = 5, 12, 3
 MOST_SETTINGS, MOST_CAVEATS, MOST_CALLS = 6, 3, 5
 """Lines of each part above the details, which hold the rest."""
 BUSY_PCT = 95
@@ -42,33 +56,155 @@ def figure_file(report_md: str, name: str) -> str:
     return f"{Path(report_md).stem}-figures/{name}.svg"
 
 
-def image(report: Report, name: str, alt: str) -> str:
-    return f"![{text(alt)}]({quote(figure_file(report.report, name))})"
+class Table(NamedTuple):
+    """Head, alignment and rows; nothing where there are no rows."""
+
+    head: Sequence[object]
+    align: str
+    """`l` or `r` a column."""
+    rows: Sequence[Sequence[object]]
+
+    @property
+    def marks(self) -> list[str]:
+        return [":--" if letter == "l" else "--:" for letter in self.align]
 
 
-def verdict(report: Report) -> str:
-    """Headline, reason, and all that qualifies them."""
-    said = outcome(report)
-    if report.config and not report.written and report.verdict != "improved":
-        joint = ";" if ":" in said else ":"
-        said += f"{joint} {code(report.config)} was not changed"
-    measured = f"{measured_on(report)}."
-    notes = (measured, report.isolation_note, report.load_note, report.allocation_note)
-    return stacked(
-        f"# {text(subject(report))}: {text(title(report))}",
-        f"**{text(report.baseline_note)}**" if report.baseline_note else "",
-        f"**{said}.** {text(report.reason)}{suggested(report)}",
-        text(gpu_lead(report)),
-        text(" ".join(filter(None, notes))),
-    )
+def table(
+    head: Sequence[object], align: str, rows: Iterable[Sequence[object]]
+) -> Table | None:
+    found = list(rows)
+    return Table(head, align, found) if found else None
 
 
-def suggested(report: Report) -> str:
-    """Sentence on proven suggestions, where no setting was changed."""
-    found = [f"{each.title} ({each.gain.size})" for each in report.suggestions if each.gain]
-    if report.changes or not found:
+def render(report: Report) -> str:
+    """report.md."""
+    return rendered("report.md.j2", view_of(report)).rstrip("\n") + "\n"
+
+
+def first_screen(report: Report) -> str:
+    """What `optimize` prints at its end."""
+    return rendered("screen.md.j2", view_of(report)).strip("\n")
+
+
+def view_of(report: Report) -> dict[str, Any]:
+    """All that the templates may print."""
+    measured = (f"{measured_on(report)}.", report.isolation_note, report.load_note,
+        report.allocation_note)  # fmt: skip
+    found = report.bottleneck_after or report.bottleneck_before
+    columns = ("before", "after") if report.changes else ("as it is",)
+    part = f"part of {numbers.one(report.unit)}"
+    considered_ = considered(report)
+    more = len(considered_) - MOST_SETTINGS
+    actions, more_calls = report.next_actions, len(report.history) - MOST_CALLS
+    changed = report.written or report.verdict == "improved"
+    suggestions = [
+        suggestion(report, n, each) for n, each in enumerate(report.suggestions, 1)
+    ]
+    return {
+        "subject": subject(report),
+        "title": title(report),
+        "baseline_note": report.baseline_note,
+        "outcome": outcome(report),
+        "unchanged": "" if changed else report.config,
+        "reason": report.reason,
+        "to_apply": to_apply(report),
+        "gpu_lead": gpu_lead(report),
+        "measured": " ".join(filter(None, measured)),
+        "figures": before_and_after(report),
+        "free_part": free_part(report),
+        "diff": short_diff(report),
+        "shell": shell(report),
+        "suggestions": suggestions,
+        "most_actions": MOST_ACTIONS,
+        "more_suggestions": over(len(suggestions) - MOST_ACTIONS, "more suggestion"),
+        "next_steps": actions[:MOST_ACTIONS],
+        "next_command": report.next_command,
+        "report": report.report,
+        "paste": paste(report),
+        "batch_figure": batch_figure(report),
+        "time_sentence": found.sentence if found else "",
+        "time_figure": time_figure(report),
+        "time": table((part, *columns), "l" + "r" * len(columns), _time_rows(report.sides)),
+        "settings": considered_[:MOST_SETTINGS],
+        "more_settings": considered_[MOST_SETTINGS:],
+        "more_settings_count": over(more, "more setting"),
+        "caveats": report.notes[:MOST_CAVEATS],
+        "history": [past(each) for each in report.history[:MOST_CALLS]],
+        "more_history": over(more_calls, "more call"),
+        "rounds_figure": rounds_figure(report),
+        "comparisons": comparisons(report),
+        "trials": trials(report),
+        "trials_summary": f"{numbers.many(len(report.trials), 'trial')}: "
+        f"{numbers.many(report.runs, 'process')} in {numbers.duration(report.wall_s)}",
+        "failures": [
+            {"head": f"{each.id}, {each.label}, {each.outcome}:", "detail": each.detail}
+            for each in report.trials
+            if each.outcome != "ok" and each.detail
+        ],
+        "quality": table(
+            ("measure", "variant", "value", "original", "limit", ""),
+            "llrrrl",
+            map(_judgement, report.quality),
+        ),
+        "evidence": evidence(report),
+        "long_diff": report.diff if len(changed_lines(report)) > MOST_DIFF_LINES else "",
+        "machine": machine(report),
+        "cwd": report.cwd,
+        "command": report.command,
+        "later": [f"Not tried: {action}" for action in actions[MOST_ACTIONS:]]
+        + report.notes[MOST_CAVEATS:],
+    }
+
+
+def over(many: int, noun: str) -> str:
+    """`2 more settings`; empty where all are shown."""
+    return numbers.many(many, noun) if many > 0 else ""
+
+
+class Figure(NamedTuple):
+    alt: str
+    url: Markup
+
+
+def figure(report: Report, name: str, alt: str) -> Figure:
+    url = quote(figure_file(report.report, name))
+    return Figure(alt, markdown.as_markdown(url))
+
+
+def batch_figure(report: Report) -> Figure | None:
+    """Throughput and memory by batch."""
+    curve = figures.batch_curve(report)
+    return figure(report, "batch", curve.alt) if curve else None
+
+
+def time_figure(report: Report) -> Figure | None:
+    """Parts of the time before and after."""
+    return figure(report, "time", figures.TIME_ALT) if figures.has_parts(report) else None
+
+
+def rounds_figure(report: Report) -> Figure | None:
+    drawn = figures.compared(report)
+    return figure(report, "rounds", figures.alt_of(drawn)) if drawn else None
+
+
+def paste(report: Report) -> str:
+    """One line that tells a colleague all of it; empty without a gain."""
+    if report.verdict != "improved" or report.gain is None:
         return ""
-    return f" Faster, and yours to apply: {text(', '.join(found[:MOST_ACTIONS]))}."
+    units = numbers.plural(report.unit)
+    rates = [numbers.number(side.units_per_s) for side in report.sides]
+    changes = [
+        f"{leaf_of(each.path)} {each.old} to {each.new}"
+        for each in report.changes[:MOST_CHANGES]
+    ]
+    parts = (f"{' to '.join(rates)} {units}/s", report.gain.text, *changes)
+    return f"{subject(report)}: {', '.join(parts)}"
+
+
+def to_apply(report: Report) -> str:
+    """Proven suggestions, where no setting was changed."""
+    found = [f"{each.title} ({each.gain.size})" for each in report.suggestions if each.gain]
+    return "" if report.changes else ", ".join(found[:MOST_ACTIONS])
 
 
 def subject(report: Report) -> str:
@@ -142,28 +278,31 @@ def measured_on(report: Report) -> str:
     )
 
 
-def before_and_after(report: Report) -> str:
+def before_and_after(report: Report) -> Table | None:
     """Table of figures and settings, if anything was measured."""
     rows = list(_measures(report))
     if report.before.units_per_s is None:
-        return ""
+        return None
     if not report.changes:
         return table(("", "as it is"), "lr", [row[:2] for row in rows])
-    part = ""
-    if report.gain_free and any(
-        c.knob_class in {"numeric", "quality"} for c in report.changes
-    ):
-        part = f"The settings that keep results give {report.gain_free.text} of that."
-    rows += _changed(report.changes)
-    head = ("", "before", "after", "change")
-    return stacked(table(head, "lrrl", rows), text(part))
+    return table(
+        ("", "before", "after", "change"), "lrrl", [*rows, *_changed(report.changes)]
+    )
+
+
+def free_part(report: Report) -> str:
+    """Sentence on the gain of what keeps results, where other changes are in it."""
+    traded = any(c.knob_class in {"numeric", "quality"} for c in report.changes)
+    if not (report.gain_free and traded) or report.before.units_per_s is None:
+        return ""
+    return f"The settings that keep results give {report.gain_free.text} of that."
 
 
 def _changed(changes: Sequence[Change]) -> Iterator[tuple[str, ...]]:
     """Rows of changed settings, by short names where these differ."""
     leaves = [leaf_of(change.path) for change in changes]
     for change, leaf in zip(changes[:MOST_CHANGES], leaves, strict=False):
-        name = code(leaf if leaves.count(leaf) == 1 else change.path)
+        name = markdown.code(leaf if leaves.count(leaf) == 1 else change.path)
         draws = change.knob_class == "free" and change.kind == "batch_size"
         effect = OTHER_DRAWS if draws else EFFECTS[change.knob_class]
         yield name, markdown.value(change.old), markdown.value(change.new), effect
@@ -212,62 +351,38 @@ def _row(
     return label, *map(show, values), change
 
 
-def config_diff(report: Report) -> str:
-    lines = [line for line in report.diff.splitlines() if line[:1] != " "]
-    if len(lines) > MOST_DIFF_LINES:
-        more = len(lines) - MOST_DIFF_LINES + 1
-        lines = [*lines[: MOST_DIFF_LINES - 1], f"... {more} more lines"]
-    return fenced("\n".join(lines), "diff")
+def changed_lines(report: Report) -> list[str]:
+    return [line for line in report.diff.splitlines() if line[:1] != " "]
 
 
-def run_and_undo(report: Report) -> str:
+def short_diff(report: Report) -> str:
+    """The whole diff where it is short, else the first changed lines."""
+    lines = changed_lines(report)
+    if len(lines) <= MOST_DIFF_LINES:
+        return report.diff
+    more = len(lines) - MOST_DIFF_LINES + 1
+    return "\n".join([*lines[: MOST_DIFF_LINES - 1], f"... {more} more lines"])
+
+
+def shell(report: Report) -> str:
+    """Commands that use and undo the result."""
     parts = {"run it": report.how_to_run, "undo it": report.how_to_revert}
-    lines = [f"# {name}\n{shell.strip()}" for name, shell in parts.items() if shell]
-    return fenced("\n".join(lines), "sh") if report.changes else ""
+    lines = [f"# {name}\n{words.strip()}" for name, words in parts.items() if words]
+    return "\n".join(lines) if report.changes else ""
 
 
-def next_actions(report: Report) -> str:
-    """Steps with their call, and suggestions with patches."""
-    steps = [f"  - {text(step)}." for step in report.next_actions[:MOST_ACTIONS]]
-    if steps:
-        steps.insert(0, f"- Go on with {code(report.next_command)}")
-    numbered = enumerate(report.suggestions, 1)
-    lines = [_suggestion(entry, report.report, number) for number, entry in numbered]
-    suggestions = _first(lines, MOST_ACTIONS, "suggestion")
-    return _below("Next actions", "\n".join(filter(None, (suggestions, *steps))))
-
-
-def _suggestion(entry: SuggestionEntry, report_md: str, number: int) -> str:
-    site = f" at {code(entry.site)}" if entry.site else ""
-    gain = f", {entry.gain.text}" if entry.gain else ""
-    patch = shlex.quote(patch_file(report_md, number)) if entry.patch else ""
-    how = f" {code(f'git apply {patch}')}" if patch else ""
-    head = f"- Suggested, not applied: **{text(entry.title)}**{site}{gain}."
-    return f"{head} {text(entry.detail)}{how}"
-
-
-def _first(lines: list[str], most: int, noun: str) -> str:
-    """First lines, and the number of those in the details."""
-    more = len(lines) - most
-    rest = (
-        [f"- and {numbers.many(more, f'more {noun}')} in the details"] if more > 0 else []
-    )
-    return "\n".join((*lines[:most], *rest))
-
-
-def _below(heading: str, *blocks: str) -> str:
-    """Blocks below a heading; nothing without one."""
-    body = stacked(*blocks)
-    return stacked(f"## {heading}", body) if body else ""
-
-
-def time(report: Report) -> str:
-    """One sentence and one table."""
-    found = report.bottleneck_after or report.bottleneck_before
-    columns = ("before", "after") if report.changes else ("as it is",)
-    head = (f"part of {numbers.one(report.unit)}", *columns)
-    rows = table(head, "l" + "r" * len(columns), _time_rows(report.sides))
-    return _below("Where the time goes", text(found.sentence if found else ""), rows)
+def suggestion(report: Report, number: int, entry: SuggestionEntry) -> dict[str, Any]:
+    """A suggestion with the command that applies its patch."""
+    place = patch_file(report.report, number)
+    return {
+        "title": entry.title,
+        "site": entry.site,
+        "gain": entry.gain and entry.gain.text,
+        "detail": entry.detail,
+        "apply": f"git apply {shlex.quote(place)}" if entry.patch else "",
+        "patch": entry.patch,
+        "patch_file": place,
+    }
 
 
 def _time_rows(sides: list[Side]) -> Iterator[tuple[str, ...]]:
@@ -287,65 +402,46 @@ def _part(side: Side, part: str) -> str:
     return f"{numbers.duration(share / side.units_per_s, 3)} ({numbers.percent(share)})"
 
 
-def picture(report: Report) -> str:
-    """Throughput and memory by batch."""
-    curve = figures.batch_curve(report)
-    return image(report, "batch", curve.alt) if curve else ""
-
-
-def settings(report: Report) -> str:
-    """Settings of the running phase, with reasons."""
-    return _below(
-        "Settings considered", _first(_considered(report), MOST_SETTINGS, "setting")
-    )
-
-
-def _considered(report: Report) -> list[str]:
+def considered(report: Report) -> list[dict[str, Any]]:
+    """Settings of the running phase, with reasons; changed ones first."""
     entries = [entry for entry in report.decisions if entry.in_phase]
     entries.sort(key=lambda entry: (OUTCOME_ORDER.index(entry.outcome), not entry.trials))
-    lines = []
-    for entry in entries:
-        new = f" to {markdown.value(entry.new, 40)}" if entry.outcome == "changed" else ""
-        old = markdown.value(entry.old, 40)
-        lines.append(f"- {code(entry.path)} {old}{new}: {text(entry.reason)}")
-    return lines
-
-
-def caveats(report: Report) -> str:
-    """Facts that limit the figures, most important first."""
-    return _below("Caveats", bullets(report.notes[:MOST_CAVEATS]))
-
-
-def history(report: Report) -> str:
-    """Earlier calls for the same config, one line each."""
-    lines = [
-        f"{each.created[:16].replace('T', ' ')}: {each.outcome} (`{each.kept}`)"
-        for each in report.history[:MOST_CALLS]
+    return [
+        {
+            "path": entry.path,
+            "old": markdown.value(entry.old, 40),
+            "new": markdown.value(entry.new, 40) if entry.outcome == "changed" else "",
+            "reason": entry.reason,
+        }
+        for entry in entries
     ]
-    more = len(report.history) - MOST_CALLS
-    if more > 0:
-        lines.append(f"{numbers.many(more, 'more call')}: `gpu-advisor report --list`")
-    return _below("History", bullets(lines))
 
 
-def rounds(report: Report) -> str:
-    drawn = figures.compared(report)
-    blocks = [image(report, "rounds", figures.alt_of(drawn))] if drawn else []
+def past(entry: HistoryEntry) -> dict[str, str]:
+    """An earlier call, with its day and minute."""
+    return {**entry.model_dump(), "day": entry.created[:16].replace("T", " ")}
+
+
+def comparisons(report: Report) -> list[dict[str, Any]]:
+    """Comparisons with their rounds."""
+    found = []
     for each in report.comparisons:
         gain = each.gain.text if each.gain else "no interval"
-        unit = report.objective_unit
-        head = f"{each.after} against {each.before}: {gain}, {unit} by round."
+        head = (
+            f"{each.after} against {each.before}: {gain}, {report.objective_unit} by round."
+        )
         rows = [
             (one.round, numbers.number(one.before), numbers.number(one.after), one.note)
             for one in each.rounds
         ]
-        shown = table(("round", "before", "after", ""), "rrrl", rows)
-        blocks += (text(head), shown) if rows else ()
-    return details("Rounds of the comparisons", *blocks)
+        if rows:
+            rounds = table(("round", "before", "after", ""), "rrrl", rows)
+            found.append({"head": head, "rounds": rounds})
+    return found
 
 
-def trials(report: Report) -> str:
-    """Every process of the call, with the output of failed ones."""
+def trials(report: Report) -> Table | None:
+    """Every process of the call."""
     rate = f"{numbers.plural(report.unit)}/s"
     head = (
         "trial",
@@ -358,13 +454,7 @@ def trials(report: Report) -> str:
         "peak memory",
         "took",
     )
-    blocks = [table((*head, ""), "lllrrrrrrl", map(_trial, report.trials))]
-    for trial in report.trials:
-        if trial.outcome != "ok" and trial.detail:
-            blocks.append(text(f"{trial.id}, {trial.label}, {trial.outcome}:"))
-            blocks.append(fenced(trial.detail))
-    took = f"{numbers.many(report.runs, 'process')} in {numbers.duration(report.wall_s)}"
-    return details(f"{numbers.many(len(report.trials), 'trial')}: {took}", *blocks)
+    return table((*head, ""), "lllrrrrrrl", map(_trial, report.trials))
 
 
 def _trial(trial: TrialEntry) -> tuple[str, ...]:
@@ -383,11 +473,6 @@ def _trial(trial: TrialEntry) -> tuple[str, ...]:
     return trial.id, trial.purpose, trial.label, *shown, " ".join(filter(None, notes))
 
 
-def quality(report: Report) -> str:
-    head = ("measure", "variant", "value", "original", "limit", "")
-    return details("Quality", table(head, "llrrrl", map(_judgement, report.quality)))
-
-
 def _judgement(entry: QualityEntry) -> tuple[str, ...]:
     found = entry.judgement
     bounds = (found.low, found.high)
@@ -404,42 +489,18 @@ def _judgement(entry: QualityEntry) -> tuple[str, ...]:
     )
 
 
-def evidence(report: Report) -> str:
+def evidence(report: Report) -> list[dict[str, Any]]:
     """Measurements behind the sentence on the time."""
-    blocks: list[str] = []
-    for name, found in (
-        ("Before", report.bottleneck_before),
-        ("After", report.bottleneck_after),
-    ):
-        if found is not None and (found.evidence or report.changes):
-            blocks += text(f"{name}: {found.sentence}"), bullets(found.evidence)
-    return details("Evidence of where the time goes", *blocks)
+    sides = (("Before", report.bottleneck_before), ("After", report.bottleneck_after))
+    return [
+        {"sentence": f"{name}: {found.sentence}", "lines": found.evidence}
+        for name, found in sides
+        if found is not None and (found.evidence or report.changes)
+    ]
 
 
-def more_settings(report: Report) -> str:
-    """Settings that did not fit above."""
-    return details("More settings", "\n".join(_considered(report)[MOST_SETTINGS:]))
-
-
-def whole_diff(report: Report) -> str:
-    diff = report.diff
-    is_long = len(diff.splitlines()) > MOST_DIFF_LINES
-    return details("Diff of the config", fenced(diff, "diff")) if is_long else ""
-
-
-def patches(report: Report) -> str:
-    """Every suggestion with text and patch."""
-    blocks: list[str] = []
-    for number, entry in enumerate(report.suggestions, 1):
-        blocks.append(f"**{text(entry.title)}.** {text(entry.detail)}")
-        if entry.patch:
-            place = code(patch_file(report.report, number))
-            blocks += [f"Patch, also in {place}:", fenced(entry.patch, "diff")]
-    return details("Suggestions and patches", *blocks)
-
-
-def machine(report: Report) -> str:
-    """Host, card, isolation, noise and the command."""
+def machine(report: Report) -> Table | None:
+    """Host, card, isolation and noise."""
     host = report.machine
     rows: list[tuple[str, object]] = [
         ("CPU", f"{host.cpu_model}, {host.cpus} usable"),
@@ -453,23 +514,4 @@ def machine(report: Report) -> str:
         ("target", report.target),
         ("capacity", report.target and report.target_figures),
     ]
-    later = [f"Not tried: {action}" for action in report.next_actions[MOST_ACTIONS:]]
-    return details(
-        "Machine and call",
-        table(("", ""), "ll", [row for row in rows if row[1]]),
-        f"Command, in {code(report.cwd)}:",
-        fenced(report.command, "sh"),
-        bullets((*later, *report.notes[MOST_CAVEATS:])),
-    )
-
-
-FIRST_SCREEN = (verdict, before_and_after, config_diff, run_and_undo, next_actions)
-SECTIONS = (*FIRST_SCREEN, time, picture, settings, caveats, history)
-DETAILS = (rounds, trials, quality, evidence, more_settings, whole_diff, patches, machine)
-"""Sections in reading order; details follow below their own heading."""
-
-
-def render(report: Report) -> str:
-    shown = [section(report) for section in SECTIONS]
-    below = [section(report) for section in DETAILS]
-    return stacked(*shown, "## Details", *below) + "\n"
+    return table(("", ""), "ll", [row for row in rows if row[1]])
