@@ -130,6 +130,8 @@ def advisor() -> Callable[..., NoReturn]:
 
     for name in COMMANDS:
         module_of(name)
+    importlib.import_module("matplotlib.figure")  # by what draws
+    importlib.import_module("matplotlib.backends.backend_svg")
     catalogue.rules_for("batch_size")
     vocabulary.speaks("batch_size")
 

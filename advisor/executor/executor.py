@@ -32,7 +32,8 @@ from advisor.executor.requests import (
 )
 from advisor.executor.run_cache import MOVED, RunCache
 from advisor.machine.recording import same_uuid
-from advisor.model import Failure, Run, Trial
+from advisor.model import Failure, Interval, Run, Trial
+from advisor.objective import THROUGHPUT
 
 LATE_S = 2.0
 """Grace of a process beyond the budget; reports come at most 5 s late."""
@@ -54,6 +55,11 @@ class Listener(Protocol):
 
     def trial_done(self, attempt: TrialResult) -> None:
         """A result is there."""
+
+    def round_done(
+        self, number: int, planned: int, label: str, gain: Interval | None
+    ) -> None:
+        """A round of a comparison ended (0: it begins), with the gain so far."""
 
     def note(self, text: str) -> None:
         """A line for the user."""
@@ -377,6 +383,7 @@ class _Rounds:
             spent = sum(r.contended is not None for r in self.rounds) >= repeats
             return None if spent and alike(runs) else found
 
+        self._tell()
         try:
             for each in interleaved(
                 test.names,
@@ -386,13 +393,27 @@ class _Rounds:
                 at_once=lambda: min(self.executor.cards, self._missing()),
             ):
                 self.rounds.append(each)
+                self._tell()
                 if each.failed or not self._missing():
                     break
         except _SpentError:
             self.cut_short = True
+        return self._comparison()
+
+    def _tell(self) -> None:
+        """Tell the listener how far the comparison is."""
+        found, test = self._comparison(), self.ab_test
+        gain = None if test.purpose == "quality" else found.interval(THROUGHPUT)
+        counted = len(found.counted)
+        self.executor.listener.round_done(
+            counted, test.rounds, test.after.label, gain if counted > 1 else None
+        )
+
+    def _comparison(self) -> Comparison:
+        """The comparison of the rounds so far."""
         results = [attempt.result for r in self.rounds for attempt in r.runs.values()]
         return Comparison(
-            ab_test=test,
+            ab_test=self.ab_test,
             rounds=tuple(self.rounds),
             failure=next((each for each in results if isinstance(each, Failure)), None),
             cut_short=self.cut_short,

@@ -32,6 +32,8 @@ BARS = {
 """Colour and hatch of each part of the time, which differ in grey, too."""
 SCALES = ((1.0, "seconds"), (1e-3, "milliseconds"), (0.0, "microseconds"))
 """Least longest time of a unit in seconds, and the unit in which it is shown."""
+WIDTH_IN, LEFT_IN, TOP_IN, BOTTOM_IN = 6.6, 0.85, 0.35, 0.5
+"""Width of a figure, and what its axis and titles take of it, in inches."""
 CLOSE = 1.25
 """Batch sizes whose ratio is below share one number on the axis."""
 NEAR = 4.0
@@ -98,7 +100,7 @@ class Canvas:
 
 
 @contextlib.contextmanager
-def canvas(alt: str, rows: int = 1, height_in: float = 2.6) -> Iterator[Canvas]:
+def canvas(alt: str, rows: int = 1, height_in: float = 2.3) -> Iterator[Canvas]:
     """Panels below each other, whose SVG is in `svg` once they are drawn.
 
     matplotlib takes half a second to import, so only what draws does. Colours are mid-tones,
@@ -265,7 +267,7 @@ def draw_time(report: Report) -> bytes | None:
         for name, _ in largest_first({**report.before.shares, **report.after.shares})
         if max(side.shares.get(name, 0.0) for side in report.sides) >= numbers.WORTH_SAYING
     ]
-    with canvas(TIME_ALT, height_in=1.5) as drawn:
+    with canvas(TIME_ALT, height_in=0.9) as drawn:
         (axis,) = drawn.axes
         left = [0.0, 0.0]
         taken = [1 / side.units_per_s if side.units_per_s else 0.0 for side in report.sides]

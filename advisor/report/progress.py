@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Literal, Self, TextIO
 from advisor import numbers
 from advisor.executor.requests import TrialResult
 from advisor.machine.contention import in_words
-from advisor.model import Failure, Run
+from advisor.model import Failure, Interval, Run
 from advisor.report import view
 from advisor.report.markdown import one_line
-from advisor.report.schema import Report
+from advisor.report.schema import Gain, Report
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -32,6 +32,15 @@ STAGES = {
     "profile": "profile: the command as it is",
 }
 """Purpose of trials to the stage, in words."""
+THEN = {
+    "baseline": "the search",
+    "effects": "the search",
+    "search": "the proof, in interleaved rounds",
+    "quality": "the proof, in interleaved rounds",
+    "confirm": "the report, or further changes while there is budget",
+    "whatif": "the report",
+}
+"""What follows a stage."""
 COMPARABLE = ("baseline", "search", "confirm", "profile")
 """Purposes of trials with comparable throughputs."""
 MOST_ROWS = 8
@@ -48,6 +57,7 @@ class Progress:
         self._budget_s = budget_s
         self._began = time.monotonic()
         self._stage = self._trial = self._status = self._others = ""
+        self._round = self._then = ""
         self._variants: dict[
             str, tuple[Run | Failure, ...]
         ] = {}  # replaced whole: a thread draws
@@ -78,12 +88,21 @@ class Progress:
         self._status = one_line(text)
 
     def stage(self, name: str) -> None:
-        self._stage = STAGES[name]
+        self._stage, self._round = STAGES[name], ""
+        self._then = f"then: {THEN[name]}" if name in THEN else ""
         self._print(f"{self._stage} ({self._elapsed()})")
 
     def trial_started(self, number: int, label: str) -> None:
         """Show process `number` of this call."""
         self._trial = f"now: trial {number}, {one_line(label)}"
+
+    def round_done(
+        self, number: int, planned: int, label: str, gain: Interval | None
+    ) -> None:
+        """Show the round that runs now, and the gain of those before."""
+        so_far = f", {Gain.of(gain).text} so far" if gain else ""  # type: ignore[union-attr]
+        now = min(number + 1, planned)
+        self._round = f"round {now} of {planned}: {one_line(label)}{so_far}"
 
     def trial_done(self, attempt: TrialResult) -> None:
         self._trial = self._status = ""
@@ -153,7 +172,7 @@ class Progress:
             bar = Bar(fastest, 0.0, rate, width=width, color="green")
             table.add_row(label, shown, bar, *others)
         yield from [table] if table.rows else []
-        yield from lines(self._trial, self._status, self._others)
+        yield from lines(self._round, self._trial, self._status, self._others, self._then)
 
 
 def _rows(

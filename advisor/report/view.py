@@ -40,6 +40,8 @@ ALWAYS_SHOWN = "energy"
 """Metric shown wherever measured; others if asked for."""
 OUTCOME_ORDER = ("changed", "advised", "kept", "ignored", "skipped", "refused", "listed")
 MOST_CHANGES, MOST_DIFF_LINES, MOST_ACTIONS = 5, 12, 3
+FEW_DIFF_LINES = 6
+"""Lines of a diff that is too long to be shown whole."""
 MOST_SETTINGS, MOST_CAVEATS, MOST_CALLS = 6, 3, 5
 """Lines of each part above the details, which hold the rest."""
 BUSY_PCT = 95
@@ -121,9 +123,8 @@ def view_of(report: Report) -> dict[str, Any]:
         "next_command": report.next_command,
         "report": report.report,
         "paste": paste(report),
-        "batch_figure": batch_figure(report),
+        "pictures": list(filter(None, (batch_figure(report), time_figure(report)))),
         "time_sentence": found.sentence if found else "",
-        "time_figure": time_figure(report),
         "time": table((part, *columns), "l" + "r" * len(columns), _time_rows(report.sides)),
         "settings": considered_[:MOST_SETTINGS],
         "more_settings": considered_[MOST_SETTINGS:],
@@ -360,8 +361,8 @@ def short_diff(report: Report) -> str:
     lines = changed_lines(report)
     if len(lines) <= MOST_DIFF_LINES:
         return report.diff
-    more = len(lines) - MOST_DIFF_LINES + 1
-    return "\n".join([*lines[: MOST_DIFF_LINES - 1], f"... {more} more lines"])
+    more = len(lines) - FEW_DIFF_LINES
+    return "\n".join([*lines[:FEW_DIFF_LINES], f"... {more} more lines"])
 
 
 def shell(report: Report) -> str:

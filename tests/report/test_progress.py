@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 STORY = """
 import sys, time
-from advisor.model import Disturbance, Neighbour
+from advisor.model import Disturbance, Interval, Neighbour
 from advisor.report.progress import Progress
 from tests.report.test_progress import attempt
 
@@ -124,6 +124,16 @@ def test_a_finished_report_has_its_first_screen_on_the_terminal() -> None:
             assert part in text, part
 
 
+def test_a_terminal_shows_the_round_its_gain_so_far_and_what_follows() -> None:
+    rounds = 'progress.stage("confirm")\n    '
+    rounds += 'progress.round_done(2, 6, "batch 8", Interval(estimate=3.1, low=2.9, high=3.4, n=2))'
+    last = 'progress.trial_started(6, "batch 32")'
+    seen, _ = on_terminal(110, STORY.replace(last, f"{rounds}\n    {last}"))
+    shown = lines(seen)
+    assert any("round 3 of 6: batch 8, 3.10x (2.90 to 3.40) so far" in line for line in shown)
+    assert any("then: the report, or further changes" in line for line in shown)
+
+
 def test_elsewhere_each_trial_is_one_plain_line_on_stderr() -> None:
     done = ran(sys.executable, "-c", STORY, cwd=ROOT)
     assert done.returncode == 0, "rich was imported without a terminal"
@@ -164,6 +174,7 @@ def test_the_live_view_has_budget_variants_gains_and_what_runs() -> None:
         "now: trial 6, batch 32",
         "12 steps",
         "others keep 1.0 CPUs busy (cc1plus 1.0)",
+        "then: the proof, in interleaved rounds",
     ]
 
 
