@@ -7,14 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from advisor.commands.predict import loader_rate, verdict
+from advisor.commands.predict import loader_rate, needs_cuda, verdict
 from advisor.errors import FAILURE_EXIT_CODES, OutputRefusedError, TargetError
 from advisor.machine import profiles
 from advisor.model import Effects
-from advisor.prediction.estimate import Traced, estimates, largest_batch, step_time, suggested_batch
+from advisor.prediction.estimate import (
+    Estimate,
+    Traced,
+    estimates,
+    largest_batch,
+    step_time,
+    suggested_batch,
+)
 from advisor.prediction.trace import MATRIX, Operation, Trace
 from tests import warm
-from tests.runs import a_run
+from tests.runs import a_failure, a_run
 
 pytest.importorskip("torch")
 
@@ -207,5 +214,46 @@ def test_a_card_that_is_quicker_than_the_loader_here_waits_for_it(rate, waits) -
     entry = replace(entry, units_per_s=400.0, units_per_s_range=(300.0, 600.0))
     here = replace(a_run(effects=Effects(workers=0)), units_per_s=rate, wait_share=0.1)
     assert loader_rate(here) == pytest.approx(10 * rate)
-    assert ("a card would wait" in verdict([entry], [card], "items", loader_rate(here))) is waits
+    assert (
+        "the loader here gives" in verdict([entry], [card], "items", loader_rate(here))
+    ) is waits
     assert loader_rate(replace(here, effects=Effects(workers=2))) is None
+
+
+def estimated(batch: float, units_per_s: float) -> Estimate:
+    """A batch that fits, with that rate."""
+    return Estimate(
+        card="rtx-3090", batch=batch, fits=True, units_per_s=units_per_s,
+        units_per_s_range=(0.9 * units_per_s, 1.1 * units_per_s), step_ms=1.0, bound="compute",
+        memory_gib=1.0, memory_gib_range=(0.9, 1.1), allocated_gib=1.0, speed_validated=False,
+        price_of_1000=None, price_of_1000_range=None,
+    )  # fmt: skip
+
+
+SIZES = [estimated(1, 50.0), estimated(8, 985.0), estimated(40000, 1000.0)]
+
+
+def test_the_headline_names_the_smallest_batch_that_ties_with_the_best() -> None:
+    line = verdict(SIZES, [profiles.by_name("rtx-3090")], "samples")
+    assert "with batch 8, predicted, not measured" in line
+    assert "40000" not in line
+
+
+def test_the_headline_is_the_rate_of_the_loader_where_that_is_slower() -> None:
+    """With the smallest batch that keeps up with it."""
+    line = verdict(SIZES, [profiles.by_name("rtx-3090")], "samples", 46.0)
+    assert line.startswith("NVIDIA GeForce RTX 3090: about 46.0 samples/s with batch 1, which the")
+
+
+FRAME = '  File "/opt/advisor/probe/cuda_stand_in.py", line 3, in launch'
+ENDS = {
+    "an error of CUDA": (a_failure("crash-step", evidence="RuntimeError: CUDA error"), True),
+    "our own file in the stack": (a_failure("crash-step", log_tail=FRAME), False),
+    "a slow step": (a_failure("hang", evidence="no step; cuda_stand_in", log_tail=FRAME), False),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_only_the_programs_own_error_says_that_it_needs_cuda(end) -> None:
+    failure, expected = ENDS[end]
+    assert needs_cuda(failure) is expected

@@ -85,8 +85,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         found = trace_program(asked, run_trial, plan)
         half = autocast_too(asked, run_trial, plan, found)
     if isinstance(found, Failure):
-        needs_cuda = "cuda" in f"{found.evidence}{found.log_tail}".lower()
-        hint = NEEDS_CUDA if needs_cuda and not session.machine.gpus else ""
+        hint = NEEDS_CUDA if needs_cuda(found) and not session.machine.gpus else ""
         return output.show_failure(found, hint, as_json=args.json)
     traced, unit = found.traced, numbers.plural(found.traced.run.unit)
     entries, dtype = estimate.estimates(traced, cards, prices), traced.run.effects.dtype
@@ -131,6 +130,19 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         lines += [*output.table(steps, indent="  "), ""]
     output.show(fields, "\n".join([*lines, *remarks]), as_json=args.json)
     return 0
+
+
+def needs_cuda(failure: Failure) -> bool:
+    """True where the program's own error speaks of CUDA.
+
+    Not where a step was only slow, and not by the name of a file in a stack: our own stand-in
+    for CUDA lies on every stack.
+    """
+    tail = failure.log_tail.splitlines()
+    said = [line for line in tail if not line.lstrip().startswith(("File ", "process "))]
+    return (
+        failure.kind.startswith("crash") and "cuda" in f"{failure.evidence} {said}".lower()
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -399,18 +411,33 @@ def verdict(
     fitting = [entry for entry in entries if entry.fits]
     if not fitting:
         return "It fits on none of these cards."
-    best = max(fitting, key=lambda entry: entry.units_per_s)
+    fastest = max(fitting, key=lambda entry: entry.units_per_s)
+    best = smallest_tie(fitting, fastest, fastest.units_per_s)
+    title = next(card.title for card in cards if card.name == best.card)
     titles = {card.name: card.title for card in cards}
     rate = f"{about(best.units_per_s)} {unit}/s with batch {best.batch:g}"
-    line = f"{titles[best.card]}: about {rate}, predicted, not measured."
+    line = f"{title}: about {rate}, predicted, not measured."
     if loader and loader < best.units_per_s_range[0]:
-        rate = f"{about(loader)} {unit}/s"
-        line += f" The loader here gives about {rate} without workers: a card would wait."
+        enough = smallest_tie(fitting, fastest, loader)
+        line = (
+            f"{title}: about {about(loader)} {unit}/s with batch {enough.batch:g}, which the "
+            f"loader here gives without workers. The card alone: about {rate}, predicted, not "
+            "measured."
+        )
     priced = [(entry.price_of_1000, entry) for entry in fitting if entry.price_of_1000]
     if len({entry.card for _, entry in priced}) > 1:
         price, cheapest = min(priced, key=lambda pair: pair[0])
         line += f" Cheapest: {titles[cheapest.card]}, {about(price)} for 1,000 {unit}."
     return line
+
+
+def smallest_tie(
+    entries: Sequence[Estimate], fastest: Estimate, units_per_s: float
+) -> Estimate:
+    """Smallest batch on that card whose rate ties with `units_per_s` or exceeds it."""
+    enough = units_per_s / (1 + estimate.TIE)
+    same = [e for e in entries if e.card == fastest.card and e.units_per_s >= enough]
+    return min(same, key=lambda entry: entry.batch, default=fastest)
 
 
 def rows(entries: Sequence[Estimate], unit: str) -> list[tuple[str, ...]]:
