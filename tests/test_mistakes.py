@@ -12,6 +12,7 @@ import pytest
 
 from advisor import config as documents, errors
 from advisor.commands.invocation import parse_budget_s, why_not_taken
+from advisor.commands.mistakes import Typed, check_words
 from advisor.model import MeasurePlan, Run, TrialFile
 from advisor.runner.trial import run_trial
 from advisor.sandbox.capabilities import detect_isolation
@@ -214,3 +215,36 @@ SPELLED = {"5min": 300, "90 sec": 90, "1 hour 5 minutes": 3900, "2hrs": 7200, "1
 @pytest.mark.parametrize("text", SPELLED)
 def test_a_time_is_read_as_a_person_writes_it(text) -> None:
     assert parse_budget_s(text) == SPELLED[text]
+
+
+RIGHT = {
+    "an option that the program has, too": "train.py --output out",
+    "an option that a parser passes on": "passes.py --budget 5",
+    "a module of the project may read it": "wrapper.py --window 3s",
+    "input() behind a condition": "may_ask.py",
+    "a relative import inside a module": "-m pack.train",
+    "torch that may be missing": "optional.py",
+}
+PROGRAMS = {
+    "train.py": PROGRAM,
+    "passes.py": "import argparse\nargparse.ArgumentParser().parse_known_args()\n",
+    "wrapper.py": "import torch\nfrom pack.data import made\n",
+    "may_ask.py": "import sys, torch\nif sys.stdin.isatty():\n    input()\n",
+    "optional.py": "try:\n    import torch\nexcept ImportError:\n    torch = None\n",
+    "pack/data.py": "made = 1\n",
+    "pack/train.py": "from .data import made\n",
+}
+
+
+@pytest.mark.parametrize("case", RIGHT)
+def test_what_may_be_meant_is_no_mistake(tmp_path, case) -> None:
+    """The checks answer only what cannot work; a program may have options of our names."""
+    (tmp_path / "pack").mkdir()
+    for name, text in PROGRAMS.items():
+        (tmp_path / name).write_text(text)
+    options = {"--output": None, "--budget": None, "--window": None}
+    typed = Typed(
+        name="profile", command=(sys.executable, *shlex.split(RIGHT[case])), cwd=tmp_path,
+        environ=os.environ, options=options,
+    )  # fmt: skip
+    check_words(typed)

@@ -1,8 +1,8 @@
 """Mistakes in what was typed, each answered by what to write instead.
 
-Every check reads: words, file names and the text of the program's script. None starts the
-program, so an answer comes before any trial. A check speaks only where the call cannot work
-as typed: what may be meant stays with the program.
+Checks read words, file names and the text of the program's script, and one of them the options
+of the program's own parser. An answer comes before any trial. A check speaks only where the
+call cannot work as typed: what may be meant stays with the program.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
@@ -39,16 +40,11 @@ ELSEWHERE = {
 """Programs that start another outside of the trial and return at once, with a better way."""
 NOTEBOOKS = {"jupyter", "jupyter-nbconvert", "jupyter-run", "papermill", "ipython"}
 NOTEBOOK = ".ipynb"
-DECLARED = re.compile(r"add_argument\(|@click\.|typer\.|DEFINE_\w+\(|\bgetopt\(|\bargv\b")
-"""Ways to declare options in the program's own sources."""
-ELSEWHERE_DECLARED = re.compile(
-    r"\b(HfArgumentParser|LightningCLI|hydra|fire|tyro|jsonargparse|draccus|simple_parsing"
-    r"|OmegaConf|docopt|parse_known_args)\b"
-)
-"""Libraries that make options of classes, which may lie in any package."""
-NOT_SOURCES = {"site-packages", "node_modules", "__pycache__", "venv", "env"}
-MOST_SOURCES = 400
-"""Python files that are read beside a script; large projects have more, and need no answer."""
+READS = re.compile(r"\b(argv|argparse|getopt|optparse)\b")
+PASSES_ON = re.compile(r"\bparse_known_args\b")
+"""A parser that leaves unknown options to somebody else."""
+ALONE = {"torch", "torchvision", "torchaudio", "numpy", "yaml", "PIL", "tqdm"}
+"""Libraries that read no options of a program."""
 FIND_TORCH = "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"
 FIND_LIMIT_S = 10.0
 """Longest wait for an interpreter to say whether it has torch; a slow disk needs seconds."""
@@ -217,8 +213,9 @@ def itself(call: Typed) -> str:
 def options_behind(call: Typed) -> str:
     """An option of ours behind `--`, in a program that has none of that name.
 
-    Refused only where all of the program's options are seen in the sources beside the script
-    and none is called so: a program may well have a `--budget` of its own.
+    The program's own parser decides, recorded as for a program without a config: it may well
+    have a `--budget` of its own. Where no parser is known, only a script that by its text and
+    imports reads no arguments at all is sure to ignore ours.
     """
     script = call.script
     start = first_own_word(call.command)
@@ -231,10 +228,14 @@ def options_behind(call: Typed) -> str:
         return ""
     at = ours[0]
     flag, equals, _ = call.command[at].partition("=")
-    sources = _sources(script.parent)
-    speaks_of_it = re.search(flag.lstrip("-").replace("-", "[-_]"), sources)
-    is_whole = DECLARED.search(sources) or "torch" in _imported(script)
-    if speaks_of_it or ELSEWHERE_DECLARED.search(sources) or not is_whole:
+    text = script.read_text("utf-8", errors="replace")
+    if PASSES_ON.search(text):
+        return ""
+    from advisor.commands.invocation import recorded  # it imports all that runs a program
+
+    known = recorded(call.command, call.cwd).options
+    names = {name for option in known for name in (option.flag, *option.others)}
+    if flag in names or not (known or _reads_no_argument(script, text)):
         return ""
     end = at + (1 if equals or call.options[flag] == 0 else 2)
     words = (*call.words, *call.command[at:end])
@@ -242,18 +243,12 @@ def options_behind(call: Typed) -> str:
     return f"{flag} is an option of gpu-advisor and stands before `--`: {right}."
 
 
-def _sources(folder: Path) -> str:
-    """Text of the Python files in `folder` and below; those beyond a bound are left out."""
-    texts: list[str] = []
-    for place, folders, names in os.walk(folder):
-        folders[:] = [n for n in folders if n[:1] != "." and n not in NOT_SOURCES]
-        for name in names:
-            if name.endswith(".py") and len(texts) < MOST_SOURCES:
-                with contextlib.suppress(OSError):
-                    texts.append(Path(place, name).read_text("utf-8", errors="replace"))
-        if len(texts) >= MOST_SOURCES:
-            break
-    return "\n".join(texts)
+def _reads_no_argument(script: Path, text: str) -> bool:
+    """True if neither the script nor anything of its project that it imports could."""
+    return not READS.search(text) and _imported(script) <= {
+        *sys.stdlib_module_names,
+        *ALONE,
+    }
 
 
 def _imported(script: Path) -> set[str]:
