@@ -403,7 +403,8 @@ class _Rounds:
     def _tell(self) -> None:
         """Tell the listener how far the comparison is."""
         found, test = self._comparison(), self.ab_test
-        gain = None if test.purpose == "quality" else found.interval(THROUGHPUT)
+        last = test.names[-1]
+        gain = None if test.purpose == "quality" else found.interval(THROUGHPUT, last)
         counted = len(found.counted)
         self.executor.listener.round_done(
             counted, test.rounds, test.after.label, gain if counted > 1 else None
