@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import sqlite3
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from advisor import masking
+from advisor import clock, masking
 from advisor.model import Failure, MeasurePlan, Run
 
 T = TypeVar("T")
@@ -131,14 +130,14 @@ class History:
 
     def append(self, key: str, machine: str, result: Run | Failure) -> None:
         doc = json.dumps(masking.mask_value(json.loads(_RESULT.dump_json(result))))
-        row = (key, machine, time.time(), doc)
+        row = (key, machine, clock.now(), doc)
         self._run(lambda db: db.execute("insert into result values (?, ?, ?, ?)", row))
 
     def find(
         self, key: str, machine: str, *, max_age_s: float, min_age_s: float = 0.0
     ) -> list[Run | Failure]:
         """Results of `key` on `machine`, newest first."""
-        now = time.time()
+        now = clock.now()
         rows = self._run(
             lambda db: db.execute(
                 "select doc from result where key = ? and machine = ?"

@@ -24,7 +24,7 @@ LAYERS: list[set[str]] = [  # top to bottom; a room may import its own layer and
     {"config", "state", "machine", "stats", "settings", "prediction"},
     {"files", "masking", "numbers", "objective"},
     {"model"},
-    {"errors"},
+    {"errors", "clock"},
     {"__init__", "probe"},  # the probe runs where advisor may not be installed
 ]
 LEVEL = {room: depth for depth, rooms in enumerate(LAYERS) for room in rooms}

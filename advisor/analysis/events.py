@@ -190,7 +190,7 @@ class EventLog:
     """Event log of one process, ordered by end times."""
 
     clock: float = 0.0
-    """Added to a time it gives seconds since the epoch."""
+    """Added to a time it gives epoch seconds of the parent's clock."""
     ended: bool = False
     """The program ended by itself: its last batch and gradients count."""
     fetches: list[BatchFetch] = field(default_factory=list)

@@ -1,11 +1,10 @@
 """Cache of runs of one program on one machine."""
 
 import statistics
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from advisor import numbers
+from advisor import clock, numbers
 from advisor.executor.requests import Program, contended
 from advisor.history import History, trial_key
 from advisor.model import Failure, Run, Trial
@@ -28,7 +27,7 @@ class RunCache:
     program_key: str
     trusted: bool = True
     """True if earlier calls' runs may be used; this call's always are."""
-    since: float = field(default_factory=time.time)
+    since: float = field(default_factory=clock.now)
     """Epoch seconds of this call's start."""
     set_aside: str = ""
     """Reason why earlier calls' runs are not used; empty while they are."""
@@ -45,7 +44,7 @@ class RunCache:
     def find(self, key: str, *, earlier_calls: bool = True) -> Run | Failure | None:
         """Find the newest result of `key` that may replace a run."""
         earlier = earlier_calls and self.trusted and not self.set_aside
-        age_s = MAX_AGE_S if earlier else time.time() - self.since
+        age_s = MAX_AGE_S if earlier else clock.now() - self.since
         kept = self.history.find(key, self.machine_key, max_age_s=age_s)
         return next(filter(_usable, kept), None)
 
@@ -53,7 +52,7 @@ class RunCache:
         self.history.append(key, self.machine_key, result)
 
     def note_earlier(self, key: str) -> None:
-        call_s = time.time() - self.since
+        call_s = clock.now() - self.since
         kept = self.history.find(
             key, self.machine_key, max_age_s=MAX_AGE_S, min_age_s=call_s
         )

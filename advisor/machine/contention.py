@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 
+from advisor import clock
 from advisor.machine.readings import HARMFUL_EVENT_REASONS, SOFTWARE_THERMAL
 from advisor.model import Disturbance, Neighbour, Telemetry
 from advisor.numbers import WORTH_SAYING
@@ -56,7 +57,7 @@ Thread = tuple[int, int]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadReading:
     time: float
-    """Epoch seconds."""
+    """Epoch seconds of `clock.now`."""
     busy_s: float
     """CPU seconds of all processes, on the CPUs we may use."""
     steal_s: float
@@ -79,7 +80,7 @@ class LoadMonitor:
         self._root = root
         self._cpus = os.sched_getaffinity(0)
         self._due = 0.0
-        self._readings: list[LoadReading] = []
+        self.readings: list[LoadReading] = []
 
     def sample(self, *, force: bool = False) -> None:
         """Read once one is due, or at once where a window ends: later its threads are gone.
@@ -91,11 +92,11 @@ class LoadMonitor:
         if unseen() or (begun < self._due and not force):
             return
         with contextlib.suppress(*UNREADABLE):
-            self._readings.append(self._read())
+            self.readings.append(self._read())
         self._due = begun + max(SAMPLE_S, (time.thread_time() - worked_s) / LIGHT)
 
     def between(self, start: float, end: float) -> Disturbance:
-        return judge(self._readings, start, end, len(self._cpus))
+        return judge(self.readings, start, end, len(self._cpus))
 
     def _read(self) -> LoadReading:
         run = {process.pid for process in tree(self._root)}
@@ -127,7 +128,7 @@ class LoadMonitor:
             msg = "the kernel tells no CPU time"
             raise ValueError(msg)
         return LoadReading(
-            time=time.time(),
+            time=clock.now(),
             busy_s=busy_s,
             steal_s=steal_s,
             own_s=own_s,
@@ -142,10 +143,10 @@ def look(seconds: float) -> Disturbance:
         return Disturbance()
     monitor = LoadMonitor()
     monitor.sample(force=True)
-    begun = time.time()
+    begun = clock.now()
     time.sleep(seconds)
     monitor.sample(force=True)
-    found = monitor.between(begun, time.time())
+    found = monitor.between(begun, clock.now())
     if found.others_cpus is None:
         return found
     # nothing of ours waits yet, so others alone decide

@@ -36,7 +36,7 @@ class GpuSample:
     """GPU sample; None for missing or skipped readings."""
 
     time: float = 0.0
-    """Epoch seconds."""
+    """Epoch seconds of `clock.now`."""
     gpu_util_pct: float | None = None
     """Share of the driver's last period (1/6 to 1 s) with a kernel running."""
     gpu_mem_used_gib: float | None = None

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import psutil
 
+from advisor import clock
 from advisor.machine.contention import tree
 from advisor.machine.gpu import shown_devices
 from advisor.machine.readings import EVENT_REASONS, READINGS, GpuReader, GpuSample
@@ -234,7 +235,7 @@ class Sampler:
 
     def _look(self, *, slow: bool) -> None:
         for reader in self._readers:
-            now, sample = time.time(), reader.sample(slow=slow)
+            now, sample = clock.now(), reader.sample(slow=slow)
             own, hidden = self.split(tuple(sample.processes or ()))
             reader.samples.append(
                 replace(sample, time=now, own_pids=own, hidden_pids=hidden)

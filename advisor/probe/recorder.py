@@ -31,7 +31,7 @@ SETTING_UP = 2
 class Recorder:
     """Buffered writer of the event log."""
 
-    def __init__(self, folder: str, pid: int) -> None:
+    def __init__(self, folder: str, pid: int, epoch: float) -> None:
         self._path = os.path.join(folder, f"events-{pid}.jsonl")
         self._buffer: list[Event] = []
         self.add: Callable[[Event], object] = self._buffer.append
@@ -40,7 +40,7 @@ class Recorder:
         """Flushed events by kind."""
         self.last_time: float | None = None
         """Epoch seconds of the end of the latest of STEPS."""
-        self._epoch = time.time() - time.perf_counter()
+        self._epoch = epoch + time.monotonic() - time.perf_counter()
         self.last_items = 0.0
         """Items of the latest batch, or else forward."""
         self.add(("clock", self._epoch))

@@ -77,7 +77,10 @@ class Session:
         self.spec = spec
         self.plan: dict[str, Any] = spec.get("plan") or {}
         self.records = str(spec["records"])
-        self.boot_time = time.time()
+        self.epoch: float = spec.get("epoch") or time.time() - time.monotonic()
+        """Added to the monotonic clock it gives the time of the records: no wall clock, as that
+        steps."""
+        self.boot_time = self.now()
         self.torch: Any = None
         self.unseen: Callable[[], Any] = contextlib.nullcontext
         """Context in which the program's torch function modes see nothing of ours."""
@@ -106,7 +109,7 @@ class Session:
         self.state = "torch" if self.torch is not None else "booted"
         self.muted: bool | None = None
         """True in a DataLoader worker; None until known."""
-        self.recorder = Recorder(self.records, self.pid)
+        self.recorder = Recorder(self.records, self.pid, self.epoch)
         self.counting = False
         """Only what counts steps is recorded."""
         self.passes = True
@@ -165,6 +168,10 @@ class Session:
         """Set once the window is over and the parts are looked at."""
         self.fetching = False
         """Inside a loader's `__next__` meanwhile."""
+
+    def now(self) -> float:
+        """Epoch seconds of the records."""
+        return self.epoch + time.monotonic()
 
     def is_muted(self) -> bool:
         """Return True in a forked DataLoader worker."""
@@ -237,7 +244,7 @@ class Session:
             return
         self.recorder.flush()
         seen = self.recorder.last_items if items is None else items
-        facts = {"where": where, "time": time.time(), "items": seen}
+        facts = {"where": where, "time": self.now(), "items": seen}
         name, message = type(problem).__name__, str(problem)[:500]
         found = {"type": name, "message": message, **facts}
         vars(problem)[SEEN] = found  # some classes refuse new attributes

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from advisor import clock
 from advisor.config.originals import candidate_path
 from advisor.model import Trial
 from advisor.runner.supervisor import SPEC
@@ -93,6 +94,7 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
         plan = dataclasses.replace(plan, mode="observe")
     instructions = {
         "records": str(scratch / "probe"),
+        "epoch": clock.EPOCH,
         "free": [str(scratch), str(tmp), *(folder for _, folder in caches(env))],
         "guarded": sandbox.kind == "guard",
         "layered": sandbox.kind == "overlay",

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
+from advisor import clock
 from advisor.runner import supervisor
 from advisor.runner.job import Job
 from advisor.runner.output import NOTHING, Stream, Tally, Wanted
@@ -31,7 +32,7 @@ class Launched:
         self, job: Job, unit_regex: str | None = None, wanted: Wanted = NOTHING
     ) -> None:
         self.job, self.tally = job, Tally(unit_regex)
-        self.started = time.time()
+        self.started = clock.now()
         self.pid: int | None = None
         """The command's process; None until it started, or if it could not."""
         self.helpers: tuple[int, ...] = ()
@@ -90,7 +91,7 @@ class Launched:
             event = json.loads(line)
             match event["event"]:
                 case "started":
-                    self.pid, self.started = event["pid"], event["time"]
+                    self.pid, self.started = event["pid"], clock.EPOCH + event["clock"]
                     self.helpers = tuple(event["helpers"])
                 case "exited":
                     self.exit_code = event["code"]

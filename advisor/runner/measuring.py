@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from advisor import clock
 from advisor.analysis.events import EventReader
 from advisor.analysis.measurement import measure
 from advisor.analysis.progress import Advice, advise, has_unread_data, step_ends, stop_point
@@ -70,14 +71,14 @@ class Measuring:
 
     def _look(self, record: ProcessRecord, records: Sequence[ProcessRecord]) -> None:
         process = self._processes[record.pid]
-        begun, at_work_s = time.time(), time.thread_time()
+        begun, at_work_s = clock.now(), time.thread_time()
         if process.full or begun < process.next_look:
             return
         log, built = self._read(record.pid).log, record.optimizers_built > 0
         advice = advise(log, self._plan, begun - log.clock, optimizers_built=built)
         # of this thread alone: a host that gives it no CPU must not delay the next look
         spent_s = (time.thread_time() - at_work_s) / SPENT_SHARE
-        process.next_look = time.time() + max(advice.need_s, SHORTEST_LOOK_S, spent_s)
+        process.next_look = clock.now() + max(advice.need_s, SHORTEST_LOOK_S, spent_s)
         if advice.phase == "full":
             self._at_end()
         if advice.phase == "count":
@@ -90,7 +91,7 @@ class Measuring:
             far = len(ranks) < record.world_size
             where: dict[str, Any] = {}
             if advice.series is not None:
-                now, more_s = time.time() - log.clock, OTHER_NODES_S if far else 0.0
+                now, more_s = clock.now() - log.clock, OTHER_NODES_S if far else 0.0
                 where["kind"], where["count"] = stop_point(log, advice.series, now, more_s)
             self._stop(ranks, where, cut_short=advice.cut_short)
             if far:

@@ -13,6 +13,7 @@ from typing import Literal
 
 import psutil
 
+from advisor import clock
 from advisor.machine.contention import LoadMonitor
 from advisor.model import Trial
 from advisor.probe.env_propagation import isolating
@@ -116,7 +117,7 @@ class Monitor:
         self._full_since = self._first_step = math.inf
         """Epoch seconds of the first full window, and the first step."""
         self._at_work = False
-        self._last_sign = time.time()
+        self._last_sign = clock.now()
         """Epoch seconds of the start, the last step, or the end of what stepped."""
         self._reported = 0.0
         self._tree = TreeSampler(launched.supervisor_pid)
@@ -129,11 +130,11 @@ class Monitor:
             self._measuring.update(self._processes)
             self._tree.sample()
             self.load.sample()
-            end = self._end(time.time())
+            end = self._end(clock.now())
             if end is not None:
                 break
             self._report()
-        ended = time.time()
+        ended = clock.now()
         self.load.sample(force=True)
         if end == "measured":  # usually the command just ended by itself
             self._launched.wait(EXIT_S)
@@ -214,7 +215,7 @@ class Monitor:
         aside = any(
             each.state == "aside" and self._alive(each.pid) for each in self._processes
         )
-        late = time.time() - self._launched.started > LOST_S
+        late = clock.now() - self._launched.started > LOST_S
         lost = late and not self._processes and isolating(self._trial.command) is not None
         return (aside or lost) and plan.mode == "window" and plan.unit_regex is None
 
@@ -268,7 +269,7 @@ class Monitor:
         return self._host_pids.get(pid, NOBODY)
 
     def _report(self) -> None:
-        now = time.time()
+        now = clock.now()
         if now - self._reported < PROGRESS_S:
             return
         self._reported = now

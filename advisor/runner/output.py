@@ -9,12 +9,12 @@ import contextlib
 import os
 import re
 import threading
-import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from advisor import clock
 from advisor.model import OutputPattern
 from advisor.runner.resources import Reading
 
@@ -81,7 +81,7 @@ class Tally:
         with self._lock:
             before = self.marks[-1].value if self.marks else 0.0
             kept = self.marks if len(self.marks) < MARKS else self.marks[::2]
-            self.marks = (*kept, Reading(time.time(), before + units))
+            self.marks = (*kept, Reading(clock.now(), before + units))
             self.lines += 1
 
 

@@ -8,7 +8,7 @@ A trial's folder holds for each Python process of the user's program:
 `command-<pid>.json`  our latest command to it
 
 The program may write a record: reading any raises nothing.
-Times are epoch seconds, None is "not measured"; other keys are ignored.
+Times are epoch seconds of `clock.now`, None is "not measured"; other keys are ignored.
 """
 
 import contextlib

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import psutil
 
+from advisor import clock
 from advisor.machine.contention import tree
 from advisor.machine.host import cgroup_folders, text_of
 from advisor.machine.readings import GIB
@@ -84,7 +85,7 @@ LIGHT = 0.02
 
 
 class Reading(NamedTuple):
-    """Value at one moment, in epoch seconds."""
+    """Value at one moment, in epoch seconds of `clock.now`."""
 
     time: float
     value: float
@@ -110,9 +111,9 @@ class TreeSampler:
                 cpu_s += sum(process.cpu_times()[:4])  # with those of awaited children
                 memory += 0.0 if process.pid == self._root else _memory(process)
         if memory:
-            self._memory.append(Reading(time.time(), memory / GIB))
+            self._memory.append(Reading(clock.now(), memory / GIB))
         if processes:
-            self._cpu.append(Reading(time.time(), cpu_s))
+            self._cpu.append(Reading(clock.now(), cpu_s))
         self._due = begun + max(INTERVAL_S, (time.monotonic() - begun) / LIGHT)
 
     @property

@@ -91,7 +91,7 @@ def main() -> None:
 
 def emit(event: str, **facts: object) -> None:
     """Write one event line; ignore a dead parent."""
-    line = json.dumps({"event": event, "time": time.time(), **facts}) + "\n"
+    line = json.dumps({"event": event, "clock": time.monotonic(), **facts}) + "\n"
     with contextlib.suppress(OSError):
         os.write(1, line.encode())
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from advisor import clock
 from advisor.analysis.device_time import held_against
 from advisor.errors import ConfigReadOnlyError, StateBusyError, StateUnusableError
 from advisor.machine.contention import RUNNING, on_card, starvation
@@ -33,6 +34,8 @@ from advisor.runner.written_files import (
 from advisor.sandbox.capabilities import FORCED
 from advisor.sandbox.policy import denied_write, full_space
 
+CLOCK_SET_S = 0.1
+"""The wall clock was set, and did not only drift, if it moved so far in one trial."""
 UNEXPLAINED = {"no-steps", "probe-not-loaded", "hang", "timeout", "work-not-done"}
 """Failure kinds that say what did not happen, not why."""
 
@@ -52,6 +55,7 @@ def run_trial(
     StateBusyError if one of its name exists.
     """
     job = prepare(trial)
+    set_ahead_s = clock.set_ahead_s()
     if job.sandbox.throws_away:
         load_uvm()
     with contextlib.ExitStack() as stack:
@@ -114,19 +118,21 @@ def run_trial(
             *notes,
             *((f"processes that would not end: {left}",) if left else ()),
         ),
-        **_results(trial, job, changes, run),
+        **_results(trial, job, changes, run, set_ahead_s),
         **facts,
     )
     return finished_by_results(run, trial.unit)
 
 
 def _results(
-    trial: Trial, job: Job, changes: Mapping[str, Any], run: Run
+    trial: Trial, job: Job, changes: Mapping[str, Any], run: Run, set_ahead_s: float
 ) -> dict[str, Any]:
+    """Result files, and those of the window where the wall clock dated them by one time."""
     outside = changes.get("written_at")
     written_at, inside = read_folder(f"{job.scratch}/outputs")
-    times = [*(outside or ()), *written_at]
-    known = bool(times) or outside is not None
+    times = [each - set_ahead_s for each in (*(outside or ()), *written_at)]
+    kept_on = abs(clock.set_ahead_s() - set_ahead_s) < CLOCK_SET_S
+    known = kept_on and (bool(times) or outside is not None)
     end = float("inf") if trial.plan.whole else run.window_end
     in_window = files_between(run.window_start, end, times, run) if known else None
     results = (*read_copies(changes, trial.cwd), *inside)

@@ -39,7 +39,7 @@ for name in sorted(os.listdir(folder)):
     if name.endswith(".py") and name != "__init__.py":
         importlib.import_module("_probe." + name[:-3])
 from _probe import batches, recorder
-log = recorder.Recorder(sys.argv[2], 1)
+log = recorder.Recorder(sys.argv[2], 1, 0.0)
 for step in range(400):
     log.add(("step", float(step), step + 0.5, 1))
 log.flush()
