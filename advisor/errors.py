@@ -21,6 +21,7 @@ FAILURE_EXIT_CODES = {
     "gpu-fault": 45,
     "write-denied": 46,
     "disk-full": 47,
+    "not-judged": 48,
     "interrupted": 130,
 }
 

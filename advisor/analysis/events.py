@@ -22,9 +22,30 @@ from advisor.model.runs import JsonScalar
 from advisor.probe.recorder import PASS_ENDED
 
 T = TypeVar("T")
-Finite = Annotated[float, Field(allow_inf_nan=False)]
+LARGEST = 1e24
+"""Numbers beyond it are none of a program's: the largest are the operations of a step, below 1e20.
+
+Products and sums of two stay finite, whatever stands in a log.
+"""
+Finite = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
+Moment = Annotated[float, Field(ge=0.0, le=1e11, allow_inf_nan=False)]
+"""Seconds since the epoch, or an earlier start: to the year 5138."""
 Number = Annotated[int, Field(ge=0, lt=1 << 31)]
 Text = Annotated[str, Field(max_length=4096)]
+
+
+def bounded(value: object) -> bool:
+    """True if no number in `value`, however deep, is beyond LARGEST; NaN and infinity are."""
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, (int, float)) and not -LARGEST <= each <= LARGEST:
+            return False
+        if isinstance(each, dict):
+            waiting += each.values()
+        elif isinstance(each, (list, tuple)):
+            waiting += each
+    return True
 
 
 def typed(values: Mapping[str, JsonScalar], name: str, kind: type[T]) -> T | None:
@@ -297,7 +318,8 @@ READERS: dict[str, tuple[str, type[Any]]] = {
 }
 """List and type of events by name in the log."""
 _EVENTS = {name: TypeAdapter(kind) for name, (_, kind) in READERS.items()}
-_TIME, _NUMBER = TypeAdapter(Finite), TypeAdapter(Number)
+_TIME, _CLOCK = TypeAdapter(Finite), TypeAdapter(Moment)
+_NUMBER = TypeAdapter(Number)
 _NUMBERS = TypeAdapter(dict[str, Finite])
 _LOADER, _MODULE = TypeAdapter(LoaderFacts), TypeAdapter(ModuleFacts)
 
@@ -329,7 +351,9 @@ class EventReader:
         elif name == "warm":
             log.warm_until = _TIME.validate_python(first, strict=True)
         elif name == "clock":
-            log.clock = _TIME.validate_python(first, strict=True)
+            log.clock = _CLOCK.validate_python(first, strict=True)
+        elif not bounded(more):
+            raise ValueError(name)
         elif name == "loader":
             log.loaders[_NUMBER.validate_python(first)] = _LOADER.validate_python(more[0])
         elif name == "module":

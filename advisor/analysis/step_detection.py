@@ -199,7 +199,7 @@ def _items_by_end(log: EventLog, loader: int) -> dict[float, float]:
 def _sampler(root: int, groups: list[_Group], plan: MeasurePlan) -> StepSeries:
     """Step series of a sampler's forwards; only the last group may be unfinished."""
     groups = [group for group in groups if group.calls]
-    done = [group for group in groups if group.finished]
+    done = [group for group in groups if group.finished and group.items > 0]
     series = StepSeries(FORWARD, root=root, iterative=True, counted="sampler item")
     series.batch = most_common([group.items for group in groups])
     series.finished_batches = len(done)

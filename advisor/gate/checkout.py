@@ -291,6 +291,10 @@ def _link(head: Checkout, paths: Sequence[str], base_cwd: Path) -> None:
 
 
 LOADED_BYTES = 16 << 20
+LOADED_FILES = 10_000
+"""Files that one run may report; torch's own are no more than 3,000."""
+PATH_CHARS, PATH_PARTS = 4096, 64
+"""Longest path that Linux opens, and parts of one: each is looked up once."""
 FOREIGN_KEPT = 8
 NAMED = 3
 ENVIRONMENTS = {"site-packages", "dist-packages"}
@@ -403,7 +407,7 @@ def left_file(scratch: Path, name: str, limit_bytes: int) -> bytes | None:
 def _lines(scratch: Path) -> Iterator[tuple[str, str, str | None]]:
     """Kind, absolute path and SHA-256 of each reported file."""
     data = left_file(scratch, f"probe/{FILE}", LOADED_BYTES) or b""
-    for line in data.splitlines():
+    for line in data.splitlines()[:LOADED_FILES]:
         try:
             entry = json.loads(line)
             how, path, digest = entry["how"], entry["path"], entry["sha256"]
@@ -413,8 +417,14 @@ def _lines(scratch: Path) -> Iterator[tuple[str, str, str | None]]:
             isinstance(how, str)
             and isinstance(path, str)
             and isinstance(digest, str | None)
+            and is_path(path)
         ):
             yield how, path, digest
+
+
+def is_path(text: str) -> bool:
+    """True for what could name a file: no other is looked up."""
+    return len(text) <= PATH_CHARS and text.count("/") <= PATH_PARTS and text.isprintable()
 
 
 def _in_environment(path: str, top: Path) -> bool:

@@ -7,7 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from advisor.gate.schema import ARMS, ProgramEntry, Rate, RunEntry, Variant, WorkloadVerdict
+from advisor.gate.schema import (
+    ARMS,
+    LARGEST,
+    SMALLEST,
+    ProgramEntry,
+    Rate,
+    RunEntry,
+    Variant,
+    WorkloadVerdict,
+)
 from advisor.gate.sequential_test import CONFIDENCE, CORRELATED, Judgement
 from advisor.model import Run
 from advisor.numbers import number
@@ -22,7 +31,7 @@ def figures(run: Run) -> dict[str, Rate]:
     return {
         name: Rate(mean=value, unit=unit, better="lower")
         for name, unit in FIGURES.items()
-        if (value := METRICS[name].read(run))
+        if (value := METRICS[name].read(run)) and SMALLEST <= value <= LARGEST
     }
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from advisor.executor.engines import Engine
 from advisor.executor.engines.scratch_dir import require_room
@@ -19,8 +19,17 @@ from advisor.gate import setup_step
 from advisor.gate.checkout import Checkout, Difference, left_file, loaded
 from advisor.gate.comparison import figures
 from advisor.gate.config import Program
-from advisor.gate.schema import Better, Rate, RunEntry, Source, Variant
+from advisor.gate.schema import (
+    LARGEST,
+    SMALLEST,
+    Better,
+    Rate,
+    RunEntry,
+    Source,
+    Variant,
+)
 from advisor.model import Candidate, Failure, MeasurePlan, OutputPattern, Run, Trial
+from advisor.runner.trial import not_judged
 from advisor.sandbox.layers import remove_tree
 
 BENCHMARK_JSON = "GPU_ADVISOR_BENCHMARK_JSON"
@@ -32,6 +41,10 @@ NOT_RECOGNISED = ("no-steps", "probe-not-loaded")
 THROUGHPUT = "throughput"
 """Name of that figure among those of a run."""
 BENCHMARK_BYTES = 64 << 20
+MOST_BENCHMARKS = 2000
+"""Benchmarks of one suite: after each pair all are judged, at 0.2 ms each."""
+NAME_CHARS = 1000
+"""Longest name of a benchmark or unit."""
 RUN_LIMIT_S = 1800.0
 WHOLE = MeasurePlan(mode="whole")
 WINDOW = MeasurePlan(mode="window")
@@ -91,11 +104,14 @@ class ProcessRunner:
         caches.parent.mkdir(exist_ok=True)
         result = self.engine.run(trial)
         require_room(self.scratch)  # else its records may not be whole
-        own = loaded(scratch, checkout.top, self.between) if self.between else None
         try:
+            own = loaded(scratch, checkout.top, self.between) if self.between else None
             return entry_of(result, program, arm, scratch).model_copy(
                 update={"loaded": own}
             )
+        except Exception as problem:  # what a program wrote ends no gate
+            found = not_judged(problem)
+            return RunEntry(arm=arm, wall_s=result.wall_s, problem=found)
         finally:
             remove_tree(str(scratch))
 
@@ -167,7 +183,8 @@ def _rates(
         rate = checked(str(rate), f"the probe counted {rate} units a second")
         seen = Rate(mean=rate, unit=result.unit, counted=result.way, work=work)
         return "probe", {program.name: seen}
-    whole = Rate(mean=1 / result.wall_s, unit=WHOLE_RUN_UNIT, work=1)
+    rate = checked(str(1 / max(result.wall_s, SMALLEST)), "the time of the whole run")
+    whole = Rate(mean=rate, unit=WHOLE_RUN_UNIT, work=1)
     return "whole-run time", {program.name: whole}
 
 
@@ -184,13 +201,16 @@ def checked(text: str, source: str) -> float:
     if value <= 0:
         evidence = f"{source}: no work was done"
         raise NoRateError(evidence, "work-not-done")
+    if not SMALLEST <= value <= LARGEST:
+        evidence = f"{source}, which is no rate between {SMALLEST:g} and {LARGEST:g}"
+        raise NoRateError(evidence)
     return value
 
 
 class _Named(BaseModel):
-    name: str
+    name: str = Field(max_length=NAME_CHARS)
     value: float
-    unit: str = "unit"
+    unit: str = Field("unit", max_length=NAME_CHARS)
     better: Better = "higher"
 
 
@@ -212,7 +232,7 @@ def read_suite(raw: bytes) -> tuple[Source, dict[str, Rate]]:
                 for name, mean_s in times
             ]
         named = _NAMED.validate_python(content)
-    except (ValueError, KeyError, TypeError, RecursionError) as problem:
+    except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError) as problem:
         reason = str(problem).splitlines()[0]
         if isinstance(problem, ValidationError):
             first = problem.errors()[0]
@@ -222,6 +242,12 @@ def read_suite(raw: bytes) -> tuple[Source, dict[str, Rate]]:
             'list of {"name": ..., "value": ..., "unit": ..., "better": "higher"}'
         )
         raise NoRateError(evidence) from problem
+    if len(named) > MOST_BENCHMARKS:
+        evidence = (
+            f"the benchmark JSON holds {len(named)} benchmarks, and at most {MOST_BENCHMARKS} are "
+            "compared: select fewer in the command"
+        )
+        raise NoRateError(evidence)
     rates: dict[str, Rate] = {}
     for each in named:
         if each.name in rates:

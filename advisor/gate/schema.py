@@ -20,7 +20,9 @@ Verdict = Literal["regression", "error", "invalid", "no-baseline", "inconclusive
 """Worst first; a gate has the worst of its workloads."""
 Mode = Literal["ab", "history", "noise"]
 Better = Literal["lower", "higher"]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+SMALLEST, LARGEST = 1e-100, 1e100
+"""Bounds of a rate or figure: the ratio of any two is a number of ordinary size."""
+Positive = Annotated[float, Field(ge=SMALLEST, le=LARGEST, allow_inf_nan=False)]
 
 ARMS: tuple[Variant, Variant] = ("base", "head")
 

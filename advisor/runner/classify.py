@@ -38,6 +38,7 @@ NEXT_STEPS = {
     "outputs-not-apart": "Give the program another output directory, or pass --allow-writes.",
     "interrupted": "Call again to go on from what was measured.",
     "write-denied": "Let that output go below TMPDIR, or give --allow-writes.",
+    "not-judged": "This is a defect of gpu-advisor: please report it with the log.",
     "disk-full": "Free space on the disk that it names, or move what is written to another one.",
 }
 """A sentence for every failure kind; a pattern may have a better one."""

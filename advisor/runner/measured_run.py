@@ -91,8 +91,8 @@ def _counted(run: Run, trial: Trial, ending: TrialExit) -> Run | None:
     if count.lines >= 3 and count.seconds > 0:
         first, last = count.marks[0], count.marks[-1]
         source = f"output lines that match {pattern!r}"
-        run = _rated(run, last.value - first.value, source, first.time, last.time)
-        return replace(run, windows=count.rates)
+        rated = _rated(run, last.value - first.value, source, first.time, last.time)
+        return rated and replace(rated, windows=count.rates)
     if not count.lines or ending.end != "exited" or ending.wall_s <= 0:
         return None
     source = f"units of lines that match {pattern!r} over the time of the whole run"
@@ -106,7 +106,10 @@ def _rated(
     start: float,
     end: float,
     counted: Counted = "output line",
-) -> Run:
+) -> Run | None:
+    """`run` with the rate of `units` from `start` to `end`; None where nothing was done."""
+    if units <= 0 or end <= start:
+        return None
     return replace(
         run,
         units=units,
@@ -121,6 +124,9 @@ def _rated(
 
 def probed_run(processes: Sequence[ProcessRecord]) -> Run | None:
     able = [Rank(p, p.measurement.run) for p in processes if p.measurement.run is not None]
+    able = [
+        rank for rank in able if rank.seconds > 0
+    ]  # a clock far off rounds a window away
     if not able:
         return None
     ranks = _of_one_job(able)

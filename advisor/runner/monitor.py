@@ -88,8 +88,13 @@ class TrialExit:
     @property
     def aside(self) -> str | None:
         """Error of the probe for which it left a program alone."""
-        errors = [each.errors[-1] for each in self.processes if each.state == "aside"]
-        return errors[-1].splitlines()[-1] if errors and not self.steps else None
+        aside = [each for each in self.processes if each.state == "aside"]
+        if self.steps or not aside:
+            return None
+        told = [
+            line for each in aside for error in each.errors for line in error.splitlines()
+        ]
+        return told[-1] if told else "its record does not say how"
 
     @property
     def output(self) -> str:

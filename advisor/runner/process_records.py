@@ -15,11 +15,12 @@ import contextlib
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Annotated, Literal
 
-from pydantic import InstanceOf, TypeAdapter, ValidationError
+from pydantic import Field, InstanceOf, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from advisor.analysis.events import Finite
+from advisor.analysis.events import LARGEST, Finite, Moment, bounded
 from advisor.analysis.measurement import Measurement
 from advisor.files import reading
 from advisor.model import Card, Flops, Footprint, JsonScalar, LoaderCeiling, WhatIfOutcome
@@ -29,6 +30,13 @@ from advisor.runner.output import plain
 NOTHING_MEASURED = Measurement()
 
 LARGEST_BYTES = 16 << 20
+Count = Annotated[int, Field(ge=0, le=1 << 53)]
+"""Of steps and the like: a float holds it exactly."""
+Ranks = Annotated[int, Field(ge=1, le=1 << 24)]
+"""The largest machines have fewer than a million cards."""
+State = Literal["booted", "torch", "stepping", "aside", "stopped", "exited"]
+UNBOUNDED = {"losses", "arguments", "trace"}
+"""Fields of the program's own values, which may be infinite or not a number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +46,7 @@ class ProgramException:
     where: str
     """import, start or step if it ended the process; else loading, forward, backward or step."""
     tail: str = ""
-    time: Finite = 0.0
+    time: Moment = 0.0
     items: Finite = 0.0
     """Items of its batch."""
 
@@ -57,19 +65,19 @@ class ProgramException:
 class ProcessRecord:
     pid: int
     ppid: int | None = None
-    boot_time: Finite | None = None
-    state: str = "booted"
+    boot_time: Moment | None = None
+    state: State = "booted"
     """booted, torch, stepping, aside (probe error), stopped (by us: full window), exited."""
     alone: bool = False
     """Its window is full; loader and compute run alone, without steps."""
-    steps: int = 0
+    steps: Count = 0
     """Optimizer steps, else loader batches or root forwards, whichever are more."""
-    optimizers_built: int = 0
-    whole_steps: int = 0
+    optimizers_built: Count = 0
+    whole_steps: Count = 0
     """Finished ones; an update may have many passes."""
-    last_step_time: Finite | None = None
-    rank: int = 0
-    world_size: int = 1
+    last_step_time: Moment | None = None
+    rank: Count = 0
+    world_size: Ranks = 1
     exception: ProgramException | None = None
     """Exception that ended the process."""
     swallowed: tuple[ProgramException, ...] = ()
@@ -89,11 +97,11 @@ class ProcessRecord:
     memory: dict[str, Finite] = field(default_factory=dict)
     """Peaks of the device's allocator: allocated_gib, reserved_gib, alloc_retries."""
     card: Card | None = None
-    collectives: int | None = None
+    collectives: Count | None = None
     """Collective calls of the process group; None: unknown."""
     fused: bool | None = None
     recomputes: bool | None = None
-    skipped_updates: int = 0
+    skipped_updates: Count = 0
     """Updates left out by a GradScaler: gradients were not finite."""
     whatif: WhatIfOutcome | None = None
     ceilings: tuple[LoaderCeiling, ...] = ()
@@ -149,10 +157,19 @@ def parse(pid: int, data: bytes) -> ProcessRecord:
             pid=pid, unread=f"format {version!r:.40}, where {VERSION} is read"
         )
     content |= {"pid": pid, "unread": None, "measurement": NOTHING_MEASURED}
+    wrong = {
+        name: f"holds a number beyond {LARGEST:g}"
+        for name, value in content.items()
+        if name not in UNBOUNDED and not bounded(value)
+    }
+    content = {name: value for name, value in content.items() if name not in wrong}
     try:
-        return _RECORD.validate_python(content)
+        found = _RECORD.validate_python(content)
     except ValidationError as problem:
-        wrong = {str(error["loc"][0]): error["msg"] for error in problem.errors()}
+        wrong |= {str(error["loc"][0]): error["msg"] for error in problem.errors()}
+    else:
+        if not wrong:
+            return found
     kept = {name: value for name, value in content.items() if name not in wrong}
     reported = "; ".join(f"{name}: {why}" for name, why in wrong.items())
     return replace(_RECORD.validate_python(kept), unread=reported[:300])

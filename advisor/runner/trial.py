@@ -2,13 +2,20 @@
 
 import contextlib
 import threading
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from advisor import clock
 from advisor.analysis.device_time import held_against
-from advisor.errors import ConfigReadOnlyError, StateBusyError, StateUnusableError
+from advisor.errors import (
+    AdvisorError,
+    ConfigReadOnlyError,
+    StateBusyError,
+    StateUnusableError,
+)
 from advisor.machine.contention import RUNNING, on_card, starvation
 from advisor.machine.gpu import load_uvm
 from advisor.machine.recording import Sampler
@@ -48,24 +55,57 @@ def run_trial(
 ) -> Run | Failure:
     """Run `trial` to its end; return its run or its failure.
 
-    It leaves no process and no candidate file. Logs, records and outputs stay in
+    It leaves no process and no candidate file. Records and outputs stay in
     `trial.scratch`. Setting `cancel` ends the trial: Failure `interrupted`.
 
     Raises ConfigReadOnlyError if a candidate cannot be written beside its original, and
     StateBusyError if one of its name exists.
     """
     job = prepare(trial)
-    set_ahead_s = clock.set_ahead_s()
     if job.sandbox.throws_away:
         load_uvm()
+    set_ahead_s = clock.set_ahead_s()
     with contextlib.ExitStack() as stack:
         launched = stack.enter_context(Launched(job, trial.plan.unit_regex, wanted(trial)))
         card = stack.enter_context(Sampler(launched.supervisor_pid, job.env))
         RUNNING.add(launched.supervisor_pid)
         stack.callback(RUNNING.discard, launched.supervisor_pid)
-        watch = Monitor(trial, launched, on_progress, cancel or threading.Event())
-        ending = watch.until_end()
+        try:
+            watch = Monitor(trial, launched, on_progress, cancel or threading.Event())
+            ending = watch.until_end()
+        except Exception as problem:
+            return not_judged(problem)
     _require_laid_out(launched, ending)
+    try:
+        return _judged(trial, launched, ending, watch, card, set_ahead_s)
+    except Exception as problem:
+        return not_judged(problem)
+
+
+def not_judged(problem: Exception) -> Failure:
+    """Failure of a run at whose records or output we fell over ourselves.
+
+    Both are written by the program, which may be hostile or broken. What they make of us costs
+    this one run, and never the call. Our own refusals go on to the user.
+    """
+    if isinstance(problem, AdvisorError):
+        raise problem
+    place = traceback.extract_tb(problem.__traceback__)[-1]
+    where = f"{Path(place.filename).name}:{place.lineno}"
+    found = failed("not-judged", f"{type(problem).__name__} at {where}: {problem}")
+    return replace(found, log_tail="".join(traceback.format_exception(problem)))
+
+
+def _judged(
+    trial: Trial,
+    launched: Launched,
+    ending: TrialExit,
+    watch: Monitor,
+    card: Sampler,
+    set_ahead_s: float,
+) -> Run | Failure:
+    """Run or failure that the trial's end, records and output show."""
+    job = launched.job
     run = measured_run(trial, ending)
     failure = classify(trial, ending, measured=run is not None)
     changes = launched.changes or guarded_changes(ending.processes)

@@ -45,6 +45,10 @@ def test_any_tool_may_write_names_and_values() -> None:
         (b'[{"name": "a"}]', "no-rate", "0.value"),
         (named(1, better="up"), "no-rate", "better"),
         (named(1, 2), "no-rate", "twice"),
+        (named(5e-324), "no-rate", "no rate between"),
+        (named(1e300), "no-rate", "no rate between"),
+        (named(1, unit="x" * 5000), "no-rate", "at most 1000 characters"),
+        (pytest_benchmark(**{f"b{n}": 1.0 for n in range(3000)}), "no-rate", "at most 2000"),
     ],
 )
 def test_a_file_without_a_rate_says_why(raw, kind, words) -> None:

@@ -184,6 +184,7 @@ WHOLE = MeasurePlan(mode="whole")
         b"[" * 200_000,
         b'{"pid": 5, "sta',
         b'{"version": 1e999}',
+        b'{"version": %d, "state": ' % VERSION,
         json.dumps({"version": VERSION - 1, "state": "stopped"}).encode(),
         json.dumps({"version": "9" * 1000}).encode(),
     ],
@@ -210,6 +211,43 @@ def test_what_is_wrong_in_a_record_is_left_out_and_named(wrong, named) -> None:
     assert found.unread
     assert named in found.unread
     assert (found.state, found.steps) == ("stopped", 10)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"world_size": 10**400}, "world_size"),
+        ({"world_size": 0}, "world_size"),
+        ({"world_size": 1 << 40}, "world_size"),
+        ({"last_step_time": 1e300}, "last_step_time"),
+        ({"boot_time": -1.0}, "boot_time"),
+        ({"steps": -3}, "steps"),
+        ({"state": "flying"}, "state"),
+        ({"memory": {"allocated_gib": 1e200}}, "memory"),
+        ({"card": {"index": 0, "total_gib": math.inf}}, "card"),
+        ({"ceilings": [{"workers": 0, "units_per_s": math.nan}]}, "ceilings"),
+    ],
+)
+def test_numbers_of_a_record_are_bounded(wrong, named) -> None:
+    """Once, where it is read: no sum or ratio of them overflows later."""
+    found = parse(7, json.dumps(content(7, **wrong)).encode())
+    assert found.unread
+    assert named in found.unread
+    assert found.losses == (3.0, 2.0)
+
+
+@pytest.mark.parametrize("more", [{}, {"errors": []}, {"errors": [""]}, {"errors": ["a", "b\n"]}])
+def test_a_probe_that_stepped_aside_needs_no_reason(make_trial, more) -> None:
+    """Its record is the program's to write: without an error in it, the failure has none."""
+    left = json.dumps({"version": VERSION, "state": "aside", **more})
+    outcome = failed(make_trial(sys.executable, "-c", OVERWRITES % left))
+    assert outcome.kind == "probe-not-loaded"
+
+
+def test_a_window_of_no_length_is_no_run() -> None:
+    """A clock that is far off rounds it away, as two moments become one."""
+    far = process(3, 10.0, measured={"window_start": 1e11, "window_end": 1e11})
+    assert probed_run([far]) is None
 
 
 def test_a_record_says_nothing_of_its_measurement() -> None:
