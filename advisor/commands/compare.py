@@ -100,7 +100,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--report", type=Path, metavar="PATH", help="write the table as Markdown, too"
     )
     invocation.add_flags(
-        parser, "--window", "--budget", "--workload", "--engine", "--overwrite", "--json"
+        parser,
+        *("--window", "--budget", "--wait", "--workload", "--engine", "--overwrite", "--json"),
     )
 
 
@@ -252,7 +253,7 @@ def measure(arms: list[Arm], args: argparse.Namespace, started: float) -> dict[s
     first = arms[0].asked
     with contextlib.ExitStack() as stack:
         node = stack.enter_context(node_of(args.engine, first))
-        session = session_of(first, node=node, budget_s=args.budget)
+        session = session_of(first, node=node, budget_s=args.budget, wait_s=args.wait)
         executor = stack.enter_context(session.executor(started, earlier_calls=False))
         executor.programs = {
             arm.name: program_of(arm.asked, session.target) for arm in arms

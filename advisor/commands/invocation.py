@@ -73,6 +73,12 @@ FLAGS: dict[str, dict[str, Any]] = {
         "default": "3s",
         "help": "measured window of a trial (default 3s)",
     },
+    "--wait": {
+        "type": argument(settings.parse_duration_s),
+        "metavar": "TIME",
+        "default": 0.0,
+        "help": "wait so long for another gpu-advisor that measures here: 30m (default: not)",
+    },
     "--engine": {
         "metavar": "NAME",
         "default": LOCAL,

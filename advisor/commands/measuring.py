@@ -12,6 +12,7 @@ from advisor.executor.engines import Engine, EngineSettings
 from advisor.executor.engines.connection import Connection, carrier_of
 from advisor.executor.engines.joint import make_engine
 from advisor.executor.engines.scratch_dir import cancellable
+from advisor.executor.engines.turn import taken
 from advisor.executor.executor import Budget, Executor
 from advisor.executor.requests import Program, TrialRequest, TrialResult, Variant
 from advisor.executor.run_cache import RunCache
@@ -70,10 +71,15 @@ class Session:
     progress: Progress
     node: Connection | None = None
     """Node that runs the trials; None: this machine."""
+    wait_s: float = 0.0
+    """Longest wait for another call that measures there."""
 
     @contextlib.contextmanager
-    def engine(self, *, several: bool = False) -> Iterator[Engine]:
-        """Engine on the target's card and `several` equal idle ones; Ctrl-C cancels it."""
+    def engine(self, *, several: bool = False) -> Iterator[tuple[Engine, float]]:
+        """Engine on the target's card and `several` equal idle ones; Ctrl-C cancels it.
+
+        Beside it the seconds that were waited for others: no part of the budget.
+        """
         with self.progress, cancellable() as cancel:
             settings = EngineSettings(
                 connection=self.node,
@@ -82,14 +88,15 @@ class Session:
                 cancel=cancel,
                 on_progress=self.progress.status,
             )
-            with make_engine(settings) as engine:
-                yield engine
+            engine = make_engine(settings)
+            with taken(engine, self.wait_s, cancel, self.progress.note) as waited_s:
+                yield engine, waited_s
 
     @contextlib.contextmanager
     def trials(self) -> Iterator[RunTrial]:
         """Open an engine for single trials, not kept."""
         numbers = itertools.count(1)
-        with self.engine() as engine:
+        with self.engine() as (engine, _):
             self.progress.stage("profile")
 
             def run(plan: MeasurePlan, candidate: Candidate) -> Run | Failure:
@@ -112,7 +119,8 @@ class Session:
     ) -> Iterator[Executor]:
         """Open a call's executor, its budget begun at `started`."""
         history = History(self.asked.state() / "history.sqlite", self.progress.note)
-        with self.engine(several=several) as engine:
+        with self.engine(several=several) as (engine, waited_s):
+            begun = started + waited_s
             yield Executor(
                 engine=engine,
                 program=self.program,
@@ -122,7 +130,7 @@ class Session:
                     program_key=program_key(self.asked.cwd, self.asked.argv),
                     trusted=earlier_calls,
                 ),
-                budget=Budget(total_s=self.budget_s, clock=engine.clock, started=started),
+                budget=Budget(total_s=self.budget_s, clock=engine.clock, started=begun),
                 listener=self.progress,
             )
 
@@ -156,6 +164,7 @@ def session_of(
     budget_s: float | None = None,
     allow_writes: bool = False,
     seed: int | None = None,
+    wait_s: float = 0.0,
 ) -> Session:
     """Session of a call, with its warnings on stderr."""
     require_program(asked.argv, asked.cwd, asked.environ)
@@ -177,4 +186,5 @@ def session_of(
         budget_s=budget_s or asked.settings.defaults.budget,
         progress=progress,
         node=node,
+        wait_s=wait_s,
     )

@@ -32,7 +32,9 @@ from advisor.tuner.state import Result, Source, Stop, TuningContext
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "gpu-advisor optimize [CONFIG ...] [OPTIONS] [-- COMMAND ...]"
     runs = parser.add_argument_group("program")
-    invocation.add_flags(runs, "configs", "--workload", "--engine", "--allow-writes")
+    invocation.add_flags(
+        runs, "configs", "--workload", "--engine", "--wait", "--allow-writes"
+    )
     search = parser.add_argument_group("search")
     invocation.add_flags(search, "--budget", "--window")
     search.add_argument(
@@ -221,6 +223,7 @@ def prepare(
         budget_s=args.budget or defaults.budget,
         allow_writes=args.allow_writes,
         seed=defaults.seed,
+        wait_s=args.wait,
     )
     state = asked.state()
     return Job(
@@ -375,6 +378,7 @@ def without_budget(words: Sequence[str]) -> list[str]:
     """Options of this call to go on with a larger budget."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--budget")
+    parser.add_argument("--wait")
     parser.add_argument("--fresh", action="store_true")
     return parser.parse_known_args(words)[1]
 

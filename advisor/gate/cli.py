@@ -23,6 +23,7 @@ from advisor.commands import invocation
 from advisor.executor.engines import Engine, EngineSettings
 from advisor.executor.engines.joint import make_engine
 from advisor.executor.engines.scratch_dir import cancellable, require_room, scratch_folder
+from advisor.executor.engines.turn import taken
 from advisor.files import Claim, claim
 from advisor.gate import checkout, config, github, history, report, setup_step
 from advisor.gate.process import ProcessRunner
@@ -39,7 +40,6 @@ UNFINISHED: dict[type[Exception], Verdict] = {
 }
 """Verdicts of gates that these errors ended; others are `error`."""
 BISECT_SKIP = 125  # skips a commit in `git bisect run`
-LOCK_POLL_S = 0.5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -230,16 +230,8 @@ def _hold_engine(
     """First GPU's engine, or the host's, once no other gate holds it."""
     uuid = host.gpus[0].uuid if host.gpus else None
     engine = make_engine(EngineSettings(gpu_uuid=uuid, cancel=cancel))
-    deadline, waiting = time.monotonic() + 60 * inputs.max_minutes, False
-    while True:
-        try:
-            return stack.enter_context(engine)
-        except errors.StateBusyError as problem:
-            if not waiting:
-                say(f"{problem} Waiting for it.")
-            waiting = True
-            if time.monotonic() > deadline or cancel.wait(LOCK_POLL_S):
-                raise
+    stack.enter_context(taken(engine, 60 * inputs.max_minutes, cancel, say))
+    return engine
 
 
 def _set_up(command: str, session: Session, cancel: threading.Event) -> None:
