@@ -127,6 +127,7 @@ REFUSED: dict[str, tuple[int, str, tuple[str, ...]]] = {
     "a config that is gone": (10, "gone.py", ("gone.py", "--", PYTHON, "gone.py")),
     "a config that does not parse": (12, "line", ("bad.yaml", "--", "sh", "x", "bad.yaml")),
     "a read-only config": (13, "read-only", ("locked.yaml", "--", "sh", "x", "locked.yaml")),
+    "a config of two names": (13, "--output", ("twice.yaml", "--", "sh", "x", "twice.yaml")),
     "no command": (16, "gpu-advisor optimize infer.yaml -- python YOUR_SCRIPT.py", ("infer.yaml",)),
     "a program that is not there": (16, "'pyhton' is not in PATH", ("--", "pyhton", "lines.py")),
     "a script that is not there": (16, "gone.py does not exist", ("--", PYTHON, "-u", "gone.py")),
@@ -152,6 +153,8 @@ def test_each_refusal_has_its_code_one_message_and_writes_nothing(project, call,
     (project / "bad.yaml").write_text("a: [1\n")
     (project / "locked.yaml").write_text(CONFIG)
     (project / "locked.yaml").chmod(0o444)
+    (project / "twice.yaml").write_text(CONFIG)
+    (project / "second-name.yaml").hardlink_to(project / "twice.yaml")
     before = {path: path.read_bytes() for path in project.iterdir() if path.is_file()}
     code, expected, words = REFUSED[case]
     done = call("optimize", *words)

@@ -311,6 +311,7 @@ def require_writable(config: Path) -> None:
                 "another file with --output, or only look with --dry-run."
             )
             raise errors.ConfigReadOnlyError(msg)
+    documents.require_one_name(real)
 
 
 def _no_command(paths: Sequence[Path], found: Settings, use_case: str) -> str:

@@ -7,4 +7,7 @@ from advisor.config.document import (
     parse as parse,
     read as read,
 )
-from advisor.config.swap import write_atomic as write_atomic
+from advisor.config.swap import (
+    require_one_name as require_one_name,
+    write_atomic as write_atomic,
+)

@@ -53,6 +53,7 @@ def write_atomic(path: Path, content: bytes, expected: bytes) -> None:
     )
     if read_bytes(target) != expected:
         raise errors.EditRefusedError(changed)
+    require_one_name(target)
     if not target.stat().st_mode & 0o222 or not os.access(target, os.W_OK):
         msg = f"{path} is read-only, so nothing was written. Try chmod u+w."
         raise errors.ConfigReadOnlyError(msg)
@@ -71,6 +72,22 @@ def write_atomic(path: Path, content: bytes, expected: bytes) -> None:
         raise errors.ConfigReadOnlyError(msg) from problem
     if not placed:
         raise errors.EditRefusedError(changed)
+
+
+def require_one_name(target: Path) -> None:
+    """Raise ConfigReadOnlyError for a file of several names, which would part.
+
+    A replaced file is a new one: a second name (a hard link) would keep the old settings. And it
+    cannot be written in place, as a killed call would leave it cut.
+    """
+    names = target.stat().st_nlink
+    if names > 1:
+        msg = (
+            f"{target} has {names} names (hard links), of which only one would get the new "
+            "settings. Name another file with --output, or copy it over itself first: "
+            f"cp {target.name} copy && mv copy {target.name}."
+        )
+        raise errors.ConfigReadOnlyError(msg)
 
 
 def recover(path: Path) -> list[str]:

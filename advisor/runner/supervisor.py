@@ -37,6 +37,8 @@ TERM_GRACE_S = 2.0
 """From SIGTERM to SIGKILL: multiprocessing's resource tracker needs it to unlink."""
 KILL_GRACE_S = 5.0
 """After SIGKILL: a process in uninterruptible sleep is reported, not waited for."""
+ROOM_FILES = 1
+"""A file system may have room and no inode left, in which to make a file."""
 ROOM_BYTES = 1 << 16
 """A disk with less room is full: a probe record would not fit."""
 SPEC = "spec.json"
@@ -155,7 +157,8 @@ def lay_out(job: dict[str, Any]) -> None:
 def is_full(folder: str) -> bool:
     with contextlib.suppress(OSError):
         space = os.statvfs(folder)
-        return space.f_blocks > 0 and space.f_bavail * space.f_frsize < ROOM_BYTES
+        no_bytes = space.f_blocks > 0 and space.f_bavail * space.f_frsize < ROOM_BYTES
+        return no_bytes or (space.f_files > 0 and space.f_favail < ROOM_FILES)
     return False
 
 

@@ -195,7 +195,7 @@ def _by_sandbox(launched: Launched, ending: TrialExit, found: Failure) -> Failur
         return failed(
             "disk-full",
             f"the disk of {job.scratch}, which holds the program's TMPDIR and what is measured, "
-            "has no space left",
+            "has no space left, or no inode for another file",
             "Free space there, or set TMPDIR to another disk.",
         )
     if launched.refused_stage == "isolation":

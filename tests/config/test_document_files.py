@@ -62,6 +62,15 @@ def test_a_read_only_file_is_not_written_even_by_root(path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
+def test_a_file_of_two_names_is_not_parted_from_the_other(path) -> None:
+    """The second name would keep the old settings without a word."""
+    path.with_name("second.yaml").hardlink_to(path)
+    with pytest.raises(ConfigReadOnlyError, match="2 names"):
+        write_atomic(path, b"a: 2\n", expected=b"a: 1\n")
+    assert path.samefile(path.with_name("second.yaml"))
+    assert path.read_bytes() == b"a: 1\n"
+
+
 def save_in_between(monkeypatch: pytest.MonkeyPatch, save: Callable[[], None]) -> None:
     """`save` just before our file and the user's change places: after our last look."""
     plain = swapping.exchange

@@ -20,12 +20,22 @@ YOUNG_S = 60.0
 """A younger folder may be about to be locked."""
 LEAST_BYTES = 4 << 20
 """Records, logs and a program's temporary files need some room."""
+LEAST_FILES = 64
+"""Inodes of one trial: its folders, a record and a log for each process."""
 
 
 def require_room(folder: str | Path) -> None:
     """Require disk room for trial files. Raises TrialFailedError."""
     space = os.statvfs(folder)
     free = space.f_bavail * space.f_frsize
+    if space.f_files and space.f_favail < LEAST_FILES:
+        msg = (
+            f"{tempfile.gettempdir()}, where trials keep their files, has room for "
+            f"{space.f_favail} more files (inodes). Remove files there, or set TMPDIR to another "
+            "disk."
+        )
+        kind = "disk-full"
+        raise TrialFailedError(kind, msg)
     if space.f_blocks and free < LEAST_BYTES:
         msg = (
             f"{tempfile.gettempdir()}, where trials keep their files, has {free >> 10} KiB left. "
