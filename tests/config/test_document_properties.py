@@ -186,27 +186,61 @@ def assert_is(got: Any, wanted: Any) -> None:
         assert isinstance(got, bool) == isinstance(wanted, bool)
 
 
+def check_edit(form: Format, seed: int) -> None:
+    """Set one value of a random document, then a few more at once, and read both results back."""
+    rng, raw, document = generated(form, seed)
+    before = loaded(form, raw)
+    assert {path: repr(s.value) for path, s in document.scalars.items()} == {
+        path: repr(leaf) for path, leaf in before.items()
+    }
+    assert document.with_values({}) == raw
+    places = [scalar for scalar in document.scalars.values() if scalar.editable]
+    if not places:
+        return
+    scalar, new = rng.choice(places), rng.choice(NEW)
+    edited = document.with_values({scalar.path: new})
+    text = document.text
+    assert edited.startswith(raw.removesuffix(text[scalar.start :].encode()))
+    assert edited.endswith(text[scalar.end :].encode())
+    assert_read_back(form, edited, before, {scalar.path: new})
+    some = {each.path: rng.choice(NEW) for each in rng.sample(places, min(3, len(places)))}
+    assert_read_back(form, document.with_values(some), before, some)
+
+
+def assert_read_back(
+    form: Format, edited: bytes, before: dict[str, Any], set_to: dict[str, Any]
+) -> None:
+    """Another reader finds these values, and every other as it was."""
+    after, left = loaded(form, edited), dict(before)
+    for path, new in set_to.items():
+        assert_is(after.pop(path), new)
+        left.pop(path)
+    assert repr(after) == repr(left)
+
+
 @pytest.mark.parametrize("form", FORMATS)
-def test_setting_one_value_changes_its_bytes_and_nothing_else(form) -> None:
+def test_setting_a_value_changes_its_bytes_and_nothing_else(form) -> None:
     for seed in range(EXAMPLES):
-        rng, raw, document = generated(form, seed)
-        before = loaded(form, raw)
-        assert {path: repr(s.value) for path, s in document.scalars.items()} == {
-            path: repr(leaf) for path, leaf in before.items()
-        }
-        assert document.with_values({}) == raw
-        places = [scalar for scalar in document.scalars.values() if scalar.editable]
-        if not places:
-            continue
-        scalar, new = rng.choice(places), rng.choice(NEW)
-        edited = document.with_values({scalar.path: new})
-        text = document.text
-        assert edited.startswith(raw.removesuffix(text[scalar.start :].encode()))
-        assert edited.endswith(text[scalar.end :].encode())
-        after = loaded(form, edited)
-        assert_is(after.pop(scalar.path), new)
-        before.pop(scalar.path)
-        assert repr(after) == repr(before)
+        check_edit(form, seed)
+
+
+NIGHTLY_EXAMPLES = 8_400
+"""Of each format: some 33,600 in all, with two edits each."""
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.parametrize("form", FORMATS)
+def test_many_documents_are_edited_byte_by_byte(form) -> None:
+    """Others each night: a failure names its seed."""
+    night = 10_000 * int(os.environ.get("SEED", "1"))
+    failed = []
+    for seed in range(night, night + NIGHTLY_EXAMPLES):
+        try:
+            check_edit(form, seed)
+        except Exception as problem:
+            failed.append(f"check_edit({form!r}, {seed}): {problem!r}")
+    assert failed == []
 
 
 def test_a_refusal_leaves_no_bytes_behind() -> None:
