@@ -17,7 +17,7 @@ from advisor.gate.schema import (
     Variant,
     WorkloadVerdict,
 )
-from advisor.gate.sequential_test import CONFIDENCE, CORRELATED, Judgement
+from advisor.gate.sequential_test import CORRELATED, Judgement
 from advisor.model import Run
 from advisor.numbers import number
 from advisor.objective import METRICS
@@ -122,8 +122,10 @@ class Comparison:
             slowdown_pct=self.worse_pct(interval.estimate),
             ci_low_pct=low,
             ci_high_pct=high,
-            confidence=None if low is None or high is None else CONFIDENCE,
-            pairs=interval.n,
+            confidence=None if low is None or high is None else judgement.confidence,
+            pairs=interval.n
+            if judgement.outcome != "inconclusive"
+            else len(self.differences),
             unit=unit,
             source=self.program.kept[0].head.source,
             base_units_per_s=medians["base"] if is_rate else None,
@@ -135,18 +137,21 @@ class Comparison:
     def _reason(self, judgement: Judgement, low: float | None, high: float | None) -> str:
         limit = f"{100 * self.threshold:g} %"
         worse, better, change = words(self.workload.figure)
+        pairs = f"in {judgement.interval.n} pairs"
         if judgement.outcome == "regression":
-            return f"proven {worse} by more than {limit}"
+            return f"proven {worse} by more than {limit} {pairs}"
         if judgement.outcome == "pass":
             won = 0.0 if high is None else max(0.0, -high)
             gain = f", and head is {better} by {won:.1f} % or more" if won else ""
-            return f"a {change} of {limit} or more is ruled out{gain}"
+            return f"a {change} of {limit} or more is ruled out {pairs}{gain}"
         why = CORRELATED if judgement.correlated else self.program.stopped
-        bounded = low is not None and high is not None
-        between = f"between {low:.1f} % and {high:.1f} %" if bounded else "anywhere"
+        between = "can be any"
+        if low is not None and high is not None:
+            certain = f"{100 * judgement.confidence:.3g} %"
+            between = f"lies between {low:.1f} % and {high:.1f} % ({certain} certain)"
         return (
-            f"undecided after {judgement.interval.n} pairs{f' ({why})' if why else ''}: "
-            f"the {change} lies {between}, and {limit} is allowed"
+            f"undecided after {len(self.differences)} pairs{f' ({why})' if why else ''}: "
+            f"the {change} {between}, and {limit} is allowed"
         )
 
     def _noise_pct(self) -> float | None:

@@ -5,6 +5,8 @@ from the validated record. No artifact's text is posted as it stands.
 """
 
 import os
+import re
+import shlex
 import sys
 import textwrap
 from pathlib import Path
@@ -12,13 +14,14 @@ from pathlib import Path
 from advisor import files
 from advisor.errors import ReportError
 from advisor.gate import verdict
-from advisor.gate.comparison import words
+from advisor.gate.comparison import THROUGHPUT, words
+from advisor.gate.config import COMMAND
 from advisor.gate.schema import ARMS, GateRecord, ProgramEntry, WorkloadVerdict
-from advisor.gate.sequential_test import ALPHA, CONFIDENCE, LOOKS
+from advisor.gate.sequential_test import ALPHA, LOOKS
 from advisor.model import Machine
 from advisor.numbers import number
 from advisor.report import writing
-from advisor.report.markdown import code, details, fenced, stacked, table, text
+from advisor.report.markdown import as_markdown, code, details, fenced, stacked, table, text
 
 MARKER = "<!-- gpu-advisor gate -->"
 """First line of a comment, by which the next gate replaces it."""
@@ -38,53 +41,131 @@ NEXT_STEPS = {
     "and run the gate again.",
     "error": "This is no slowdown: make the named run work, then run the gate again.",
 }
+AT_THE_LAST_LOOK = (
+    f"More time changes nothing, as {LOOKS[-1]} pairs are the most: a steadier benchmark, a "
+    "quieter runner or a larger --threshold would decide it; `gpu-advisor gate --base-ref HEAD` "
+    "measures the noise of this runner."
+)
+"""Next step where the test has looked for the last time."""
+ACCEPT = "Accept it: a bound in base (`[workload.NAME.gate]`), or a maintainer's override."
 LONGEST = 300
 """Characters of a sentence in the summary lines."""
+ROWS = 20
+"""Rows of the summary's table; the report lists all."""
+COMMENT_BYTES = 60_000
+"""GitHub takes 65,536 characters. A part that does not fit is left out whole."""
 
 
 def markdown(record: GateRecord) -> str:
     """Whole report. Pure."""
-    return stacked(short(record), *_details(record)) + "\n"
+    every = details("Every workload", _table(record, len(record.workloads)))
+    more = every if len(record.workloads) > ROWS else ""
+    return stacked(short(record), more, *_details(record)) + "\n"
 
 
 def comment(record: GateRecord) -> str:
-    """Body of a pull request comment. Pure."""
-    return f"{MARKER}\n\n##{short(record)}"
+    """Body of a pull request comment, as many whole parts as fit. Pure."""
+    body = stacked(MARKER, f"##{_heading(record)}")
+    for part in (*_parts(record), *_details(record)):
+        if part and _bytes(longer := stacked(body, part)) <= COMMENT_BYTES:
+            body = longer
+    return body
+
+
+def _bytes(body: str) -> int:
+    return len(body.encode(errors="replace"))
 
 
 def short(record: GateRecord) -> str:
     """Summary of a job: the report without details."""
-    heading = f"# Throughput gate: {title(record)}"
-    return stacked(heading, lines(record), *_workloads(record))
+    return stacked(_heading(record), *_parts(record))
+
+
+def _heading(record: GateRecord) -> str:
+    """`# Throughput: 12.8 % slower (allowed 5 %)`: what happened, by how much, what was allowed."""
+    found = f"{title(record)[:1].lower()}{title(record)[1:]}"
+    worst = next(iter(record.workloads), None)
+    if (
+        worst is None
+        or worst.slowdown_pct is None
+        or record.verdict in {"error", "invalid"}
+    ):
+        return f"# Throughput: {found}"
+    name = "Throughput" if worst.figure == THROUGHPUT else worst.figure.capitalize()
+    shown = _by(worst) if record.verdict == "regression" else f"{found}, {_by(worst)}"
+    many = len(record.workloads)
+    which = f", the worst of {many} workloads" if many > 1 else ""
+    return f"# {name}: {shown} (allowed {_allowed(worst, record)}{which})"
+
+
+def _by(workload: WorkloadVerdict) -> str:
+    """`9.7 % slower`"""
+    worse, better, _ = words(workload.figure)
+    value = workload.slowdown_pct or 0.0
+    return f"{abs(value):.1f} % {worse if value > 0 else better}"
+
+
+def _allowed(workload: WorkloadVerdict, record: GateRecord) -> str:
+    return f"{100 * (workload.threshold or record.inputs.threshold):g} %"
+
+
+def _parts(record: GateRecord) -> list[str]:
+    """Below the heading: the table, what was found, and what to do."""
+    left = len(record.workloads) - ROWS
+    more = f"{left} more workloads are in the report." if left > 0 else ""
+    said = f"{_short(reason(record))} {_next_step(record)}".rstrip()
+    again = _again(record)
+    todo = [said, f"Reproduce: {code(again)}."] if again else [said]
+    if record.verdict == "regression":
+        todo.append(ACCEPT)
+    return [_table(record, ROWS), more, "\n".join(todo), _remarks(record)]
+
+
+def _next_step(record: GateRecord) -> str:
+    if not record.programs or record.mode != "ab":
+        return ""
+    if record.verdict == "inconclusive" and record.pairs >= LOOKS[-1]:
+        return AT_THE_LAST_LOOK
+    return NEXT_STEPS.get(record.verdict, "")
+
+
+def _again(record: GateRecord) -> str:
+    """Command that measures the same against the same commit; empty if there is none."""
+    names = ",".join(program.name for program in record.programs)
+    asked = f"--workload {names}"
+    if names == COMMAND:
+        asked = f"--command {shlex.quote(record.programs[0].command)}"
+    elif not re.fullmatch(r"[\w.,/-]+", names):
+        return ""  # not to be typed, or nothing was chosen
+    base = f" --base-ref {record.base.sha[:12]}" if record.base.sha else ""
+    return f"gpu-advisor gate {asked}{base}"
 
 
 def lines(record: GateRecord) -> str:
-    """Summary lines, for a terminal too."""
-    step = (
-        NEXT_STEPS.get(record.verdict, "")
-        if record.programs and record.mode == "ab"
-        else ""
-    )
-    said = f"{_short(reason(record))} {step}".rstrip()
+    """Summary lines for a terminal."""
+    said = f"{_short(reason(record))} {_next_step(record)}".rstrip()
     found = [f"**{title(record)}**: {said}"]
     if not record.programs:
         found.append("Nothing was measured.")
     elif record.workloads:
         worst, count = record.workloads[0], len(record.workloads)
         which = f" of the worst of {count} workloads" if count > 1 else ""
-        allowed = f"{100 * (worst.threshold or record.inputs.threshold):g} %"
-        sources = " and ".join(sorted({w.source for w in record.workloads if w.source}))
-        order = f"in random order (seed {record.inputs.seed})"
-        counts = (
-            f"{record.pairs} of fresh processes {order}, {record.discarded_pairs} discarded"
-        )
         found += [
-            f"Slowdown{which}: {slowdown(worst)}; allowed: {allowed}",
-            f"Pairs: {counts}; rates from {sources or 'nothing'}",
+            f"Slowdown{which}: {slowdown(worst)}; allowed: {_allowed(worst, record)}",
+            f"Pairs: {_counts(record)}",
             f"Hardware: {text(f'{_hardware(record.host)}; {record.validity}')}",
             *(text(note) for note in worst.notes),
         ]
     return "\n".join(f"- {line}" for line in found)
+
+
+def _counts(record: GateRecord) -> str:
+    sources = " and ".join(sorted({w.source for w in record.workloads if w.source}))
+    order = f"in random order (seed {record.inputs.seed})"
+    counts = (
+        f"{record.pairs} of fresh processes {order}, {record.discarded_pairs} discarded"
+    )
+    return f"{counts}; rates from {sources or 'nothing'}"
 
 
 def _short(said: str) -> str:
@@ -108,16 +189,29 @@ def reason(record: GateRecord) -> str:
 
 def slowdown(workload: WorkloadVerdict) -> str:
     """`9.7 % slower`, with its interval; negative values are faster."""
-    value = workload.slowdown_pct
-    if value is None:
+    if workload.slowdown_pct is None:
         return "not measured"
-    worse, better, change = words(workload.figure)
-    shown = f"{abs(value):.1f} % {worse if value > 0 else better}"
     low, high = workload.ci_low_pct, workload.ci_high_pct
     if workload.confidence is None or low is None or high is None:
+        return f"{_by(workload)} (no interval)"
+    change, level = words(workload.figure)[2], f"{100 * workload.confidence:.3g} %"
+    interval = f"{level} interval of the {change}: {low:.1f} % to {high:.1f} %"
+    return f"{_by(workload)} ({interval})"
+
+
+def _change(workload: WorkloadVerdict) -> str:
+    """`-12.8 % (-14.0 to -11.2)`: change of the figure itself, its sign once."""
+    if workload.slowdown_pct is None:
+        return "not measured"
+    sign = -1 if workload.better == "higher" else 1
+    shown = f"{sign * workload.slowdown_pct:+.1f} %"
+    shown = shown if workload.verdict == "pass" else f"**{shown}**"
+    ends = [workload.ci_low_pct, workload.ci_high_pct]
+    known = [sign * end for end in ends if end is not None]
+    if workload.confidence is None or len(known) < len(ends):
         return f"{shown} (no interval)"
-    level = f"{100 * workload.confidence:.0f} %"
-    return f"{shown} ({level} interval of the {change}: {low:.1f} % to {high:.1f} %)"
+    low, high = sorted(known)
+    return f"{shown} ({low:+.1f} to {high:+.1f}, {100 * workload.confidence:.3g} % certain)"
 
 
 def _rate(value: float | None, unit: str = "") -> str:
@@ -125,19 +219,35 @@ def _rate(value: float | None, unit: str = "") -> str:
     return number(value, 4) + (f" {unit}/s" if unit and value is not None else "")
 
 
-def _workloads(record: GateRecord) -> list[str]:
-    """Table of workloads, worst first, and their remarks."""
-    rows, remarks = [], []
-    for place, w in enumerate(record.workloads):
-        allowed = "" if w.threshold is None else f"{100 * w.threshold:g} %"
+def _table(record: GateRecord, rows: int) -> str:
+    """Table of workloads, worst first: their figures in both commits, and the change."""
+    arms = [_arm(record, arm) for arm in ARMS]
+    commands = {program.name: program.command for program in record.programs}
+    listed = []
+    for w in record.workloads[:rows]:
         rates = [_rate(value, w.unit) for value in (w.base_units_per_s, w.head_units_per_s)]
-        noise = "not measured" if w.noise_pct is None else f"{w.noise_pct:.1f} %"
-        rows.append((w.name, w.verdict, slowdown(w), allowed, *rates, str(w.pairs), noise))
-        if place:  # the lines above hold those of the worst
-            why = w.notes if w.verdict == "pass" else [w.reason, *w.notes]
-            remarks += [f"- {text(w.name)}: {_short(each)}" for each in why]
-    head = ("workload", "verdict", "slowdown", "allowed", "base", "head", "pairs", "noise")
-    return [table(head, "llllllrr", rows), "\n".join(remarks)]
+        own = w.name == COMMAND and commands.get(COMMAND)
+        listed.append(
+            (code(own) if own else w.name, *rates, as_markdown(_change(w)), w.verdict)
+        )
+    return table(("", *arms, "change", "verdict"), "lrrrl", listed)
+
+
+def _arm(record: GateRecord, arm: str) -> str:
+    """`base 83bec89`, and whether uncommitted changes belong to it."""
+    found = record.base if arm == "base" else record.head
+    return f"{arm} {(found.sha or '')[:7]}".rstrip() + (
+        " and changes" if found.dirty else ""
+    )
+
+
+def _remarks(record: GateRecord) -> str:
+    """What is said of each workload, but for the sentence on the worst."""
+    found = []
+    for place, w in enumerate(record.workloads[:ROWS]):
+        why = w.notes if w.verdict == "pass" or not place else [w.reason, *w.notes]
+        found += [f"- {text(w.name)}: {_short(each)}" for each in why]
+    return "\n".join(found)
 
 
 def _details(record: GateRecord) -> list[str]:
@@ -147,14 +257,20 @@ def _details(record: GateRecord) -> list[str]:
     facts = [
         *(f"{arm}: {text(_revision(record, arm))}" for arm in ARMS),
         f"error budget {100 * ALPHA:g} % a side over looks at {looks} pairs",
-        f"intervals at {100 * CONFIDENCE:.0f} % confidence",
+        f"Pairs: {_counts(record)}",
+        f"Hardware: {text(f'{_hardware(record.host)}; {record.validity}')}",
+        *(
+            f"Noise of {text(w.name)}: {w.noise_pct:.1f} % between equal processes"
+            for w in record.workloads[:ROWS]
+            if w.noise_pct is not None
+        ),
         f"Processes: {sum(len(p.runs) for p in record.programs)}, in {record.wall_s:.0f} s",
         f"gpu-advisor {record.tool_version}; {record.created}",
         *(f"{text(p.name)}: {code(p.command)}" for p in record.programs),
         *(str(text(note)) for note in record.notes),
     ]
     listed = "\n".join(f"- {fact}" for fact in facts)
-    parts: list[str] = [details("Revisions, rule and machine", listed)]
+    parts: list[str] = [details("Machine, noise and rule", listed)]
     for program in record.programs:
         if program.pairs:
             parts.append(details(f"{program.name}: every pair", _pairs(program)))

@@ -9,7 +9,7 @@ import math
 import statistics
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 from advisor import stats
@@ -18,8 +18,6 @@ from advisor.model import Interval
 Outcome = Literal["pass", "regression", "inconclusive"]
 Key = TypeVar("Key")
 
-CONFIDENCE = 0.90
-"""Level of every interval: a bound errs at most once in 20."""
 ALPHA = 0.05
 """Chance of a wrong verdict a side, over all looks and workloads."""
 SPENT: dict[int, dict[Outcome, float]] = {
@@ -49,7 +47,9 @@ class Judgement:
 
     outcome: Outcome
     interval: Interval
-    """At CONFIDENCE, of pairs up to the deciding look, else of all."""
+    """Bounds by which the latest look decided, or could not: of the pairs up to it."""
+    confidence: float
+    """Of that interval: what the errors of both its bounds leave of 1."""
     correlated: bool = False
     """Serial correlation withheld a verdict that the bounds gave."""
 
@@ -62,7 +62,9 @@ def judge(
     `taus`: thresholds. All looks are replayed: what an early one decided stays.
     """
     decided: dict[Key, Judgement] = {}
-    latest: dict[Key, _Sample] = {}
+    latest = {
+        key: _Sample(values[: LOOKS[0]], taus[key]) for key, values in differences.items()
+    }
     for look in LOOKS:
         ready = {
             key: _Sample(values[:look], taus[key])
@@ -72,12 +74,18 @@ def judge(
         latest |= ready
         decided |= _regressions(ready, decided, len(differences))
         for key, sample in ready.items():
-            if key not in decided and sample.passes(level(look, "pass")):
-                decided[key] = _judgement("pass", sample.values)
-    for key, values in differences.items():
+            spent = level(look, "pass")
+            if key not in decided and sample.passes(spent):
+                decided[key] = _judgement("pass", sample.values, spent, spent)
+    red = sum(each.outcome == "regression" for each in decided.values())
+    for key, sample in latest.items():
         if key not in decided:
-            used, withheld = values[: LOOKS[-1]], key in latest and latest[key].withheld
-            decided[key] = _judgement("inconclusive", used, correlated=withheld)
+            look = max(LOOKS[0], len(sample.values))
+            to_pass, to_fail = level(look, "pass"), level(look, "regression")
+            below = to_fail / (len(differences) - red) or to_pass  # it could not fall there
+            decided[key] = _judgement(
+                "inconclusive", sample.values, below, to_pass, correlated=sample.withheld
+            )
     return {key: decided[key] for key in differences}
 
 
@@ -141,14 +149,26 @@ def _regressions(
             spent = level(len(sample.values), "regression")
             allowed = spent / max(1, workloads - already - len(found))
             if key not in found and sample.regresses(allowed):
-                proven[key] = _judgement("regression", sample.values)
+                shown = allowed or level(len(sample.values), "pass")  # evident by itself
+                proven[key] = _judgement("regression", sample.values, shown, shown)
         if not proven:
             return found
         found |= proven
 
 
 def _judgement(
-    outcome: Outcome, values: Sequence[float], *, correlated: bool = False
+    outcome: Outcome,
+    values: Sequence[float],
+    below: float,
+    above: float,
+    *,
+    correlated: bool = False,
 ) -> Judgement:
-    interval = stats.walsh_interval(values, (1 - CONFIDENCE) / 2)
-    return Judgement(outcome=outcome, interval=interval, correlated=correlated)
+    """Judgement with the bounds of these levels, below and above."""
+    low, high = (stats.walsh_interval(values, level) for level in (below, above))
+    return Judgement(
+        outcome=outcome,
+        interval=replace(low, high=high.high),
+        confidence=1 - below - above,
+        correlated=correlated,
+    )

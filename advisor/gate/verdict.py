@@ -217,8 +217,19 @@ def without_pairs(program: ProgramEntry, inputs: Inputs) -> tuple[Verdict, str] 
     return None
 
 
+LACKS_DATA = (
+    "this would be green for ever: restore what base needs (data that git ignores: "
+    "--link PATH)"
+)
+OTHER_KIND = "nothing would be compared any more: let head measure it as base does"
+
+
 def _without_base(
-    workload: Workload, reason: str, program: ProgramEntry, inputs: Inputs
+    workload: Workload,
+    reason: str,
+    program: ProgramEntry,
+    inputs: Inputs,
+    remedy: str = LACKS_DATA,
 ) -> tuple[Verdict, str]:
     """Verdict on a missing base: no baseline if new, else an error."""
     known = (workload.benchmark or program.name) in program.known
@@ -230,8 +241,7 @@ def _without_base(
         return "no-baseline", reason
     name = workload.name
     return "error", (
-        f"{reason}. {name!r} is not new, so this would be green for ever: restore what base needs "
-        f"(data that git ignores: --link PATH), or accept it with --allow-removed {name!r}"
+        f"{reason}. {name!r} is not new, so {remedy}, or accept it with --allow-removed {name!r}"
     )
 
 
@@ -269,10 +279,12 @@ def _match(
         if not rates["head"] and _may_be_missing(workload, inputs):
             yield f"{workload.name} was removed, as declared"
             continue
-        problem = _absent(workload.name, rates, pairs) or _different(rates, runs)
+        problem, remedy = _absent(workload.name, rates, pairs), LACKS_DATA
+        if not problem and (problem := _different(rates, runs)):
+            remedy = OTHER_KIND
         problem = problem or _less_work(rates)
         if problem and problem[0] == "no-baseline" and rates["head"]:
-            problem = _without_base(workload, problem[1], program, inputs)
+            problem = _without_base(workload, problem[1], program, inputs, remedy)
         if problem:
             verdict, reason = problem
             yield workload.verdict(verdict=verdict, reason=reason, pairs=pairs)
@@ -324,7 +336,10 @@ def _different(
         )
         for arm in ARMS
     )
-    return "no-baseline", f"base was measured in {base}, head in {head}"
+    cut = {arm: max(run.cut_lines for run in runs[arm]) for arm in ARMS}
+    long = [f"{cut[arm]} of {arm}" for arm in ARMS if cut[arm]]
+    why = f" (lines too long to be searched whole: {', '.join(long)})" if long else ""
+    return "no-baseline", f"base was measured in {base}, head in {head}{why}"
 
 
 def _less_work(rates: Mapping[Variant, list[Rate]]) -> tuple[Verdict, str] | None:

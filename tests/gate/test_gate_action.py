@@ -183,7 +183,7 @@ def test_another_repository_consumes_the_action(runner, repo) -> None:
     assert (found.code, found.outputs["verdict"]) == (0, "pass"), found.log
     assert found.outputs.keys() == OUTPUTS
     assert float(found.outputs["slowdown-pct"]) == pytest.approx(2, abs=0.3)
-    assert found.summary.startswith("# Throughput gate: ")
+    assert found.summary.startswith("# Throughput: no regression, 2.")
     path = Path(found.outputs["report-json"])
     record = report.read(path)
     assert (record.base.sha, record.workloads[0].name) == (base, "train")
@@ -226,7 +226,7 @@ def comment_of(runner: Runner, record: str, known: str = "") -> tuple[str, str]:
 def test_a_comment_that_is_there_is_replaced(runner) -> None:
     record = record_of(program_of([1.0], [1.0], "@octocat")).model_dump_json()
     posted, calls = comment_of(runner, record, known="42")
-    assert posted.startswith("<!-- gpu-advisor gate -->\n\n### Throughput gate: ")
+    assert posted.startswith("<!-- gpu-advisor gate -->\n\n### Throughput: ")
     assert "PATCH repos/us/x/issues/comments/42" in calls
     assert "@octocat" not in posted
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gate_examples import around, program_of, record_of
+from gate_examples import around, program_of, record_of, suite_of
 
 from advisor.errors import UsageError
 from advisor.gate import github, report
-from advisor.gate.schema import Inputs
+from advisor.gate.schema import Inputs, Revision
 from tests.gate.repos import STEADY, fork_event, parse_outputs
 
 NASTY = "x%y\r\n::error::injected,title=a:b\x1b[31m"
@@ -67,7 +67,48 @@ def test_the_report_starts_with_four_lines_to_act_on() -> None:
     assert [line.split(":")[0].strip("-* ") for line in lines] == [
         "Regression", "Slowdown", "Pairs", "Hardware",
     ]  # fmt: skip
-    assert "90 % interval" in lines[1]
+    assert "99 % interval" in lines[1]
+
+
+def commented(*rates: list[float], **inputs: Any) -> str:
+    """Comment on pairs of these rates of base and head."""
+    entry = program_of(*rates, "command", command="python bench.py --n 3")
+    revisions = {arm: Revision(sha=letter * 40) for arm, letter in (("base", "b"), ("head", "d"))}
+    return report.comment(record_of(entry, **inputs).model_copy(update=revisions))
+
+
+def test_a_comment_is_understood_in_ten_seconds() -> None:
+    """The number is in the title; one table has both commits; then how to repeat, how to accept."""
+    marker, title, table, said, *folded = commented(around(185.7), around(162.1)).split("\n\n")
+    assert marker == report.MARKER
+    assert title == "### Throughput: 12.7 % slower (allowed 5 %)"
+    head, _, row = table.splitlines()
+    assert head == "|  | base bbbbbbb | head ddddddd | change | verdict |"
+    assert row.startswith(
+        "| `python bench.py --n 3` | 185.7 sample/s | 162.1 sample/s | **-12.7 %**"
+    )
+    proven, again, accept = said.splitlines()
+    assert "proven slower by more than 5 % in 12 pairs" in proven
+    assert "gpu-advisor gate --command 'python bench.py --n 3' --base-ref bbbbbbbbbbbb" in again
+    assert "maintainer" in accept
+    assert folded[0].startswith("<details>\n<summary>Machine, noise and rule")
+
+
+def test_a_comment_on_no_regression_asks_for_nothing() -> None:
+    text = commented(around(100), around(101))
+    assert "### Throughput: no regression, 1.0 % faster (allowed 5 %)" in text
+    assert "Accept" not in text
+
+
+def test_a_comment_is_cut_between_parts_and_never_inside_a_table() -> None:
+    """Of two thousand benchmarks the worst are told, and every fold that is opened is closed."""
+    names = {f"bench_{number}_{'x' * 60}": 100.0 for number in range(2000)}
+    text = report.comment(record_of(suite_of(names, names)))
+    assert len(text.encode()) <= report.COMMENT_BYTES
+    assert text.count("| pass |") == report.ROWS
+    assert "1980 more workloads are in the report" in text
+    assert text.count("<details>") == text.count("</details>")
+    assert text.splitlines()[-1] == "</details>"
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_each_verdict_sets_outputs_and_exit_code_and_leaves_its_report_alone(two
     assert (found.record.verdict, found.record.pairs) == (verdict, pairs)
     assert (found.outputs["verdict"], found.outputs.keys()) == (verdict, OUTPUTS)
     assert found.record.base.sha == repo.git("rev-parse", "HEAD^")
-    assert found.summary.startswith("# Throughput gate: ")
+    assert found.summary.startswith("# Throughput: ")
     assert report.title(found.record) in found.stdout
     assert f"\n::{'error' if found.code else 'notice'} title=" in found.stderr
     raw = json.loads((found.folder / "gate.json").read_text())

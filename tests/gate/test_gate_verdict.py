@@ -1,11 +1,13 @@
 """Raw values to verdicts: nothing passes vacuously, and each case has its own verdict."""
 
 import math
+import random
 from typing import Any
 
 import pytest
 from gate_examples import around, discarded, failed, program, program_of, record_of, run, suite_of
 
+from advisor.gate import report
 from advisor.gate.schema import Inputs, ProgramEntry, Rate, Variant
 from advisor.gate.verdict import PRECEDENCE, decide, settled
 from advisor.settings import GateLimits
@@ -79,9 +81,22 @@ CASES: dict[str, tuple[list[ProgramEntry], str, str]] = {
         [program([(run("base", {"train": 10.0}, source="whole-run time"), GOOD)] * 12)],
         "no-baseline", "whole-run time",
     ),
+    "a source that a long line hides": (
+        [program([(run("base", {"train": 10.0}, source="whole-run time", cut_lines=2), GOOD)] * 12,
+                 known=["train"])],
+        "error",
+        (
+            "(lines too long to be searched whole: 2 of base). 'train' is not new, so nothing "
+            "would be compared any more: let head measure it as base does"
+        ),
+    ),
     "noise": (
         [program_of(around(100, 24), [100 * math.exp(0.2 * math.sin(9 * i)) for i in range(24)])],
         "inconclusive", "undecided after 24 pairs: the slowdown lies between",
+    ),
+    "time alone": (
+        [program_of(around(100, 9), [100 * math.exp(0.2 * math.sin(9 * i)) for i in range(9)])],
+        "inconclusive", "undecided after 9 pairs",
     ),
     "too many discarded": (
         [discarded(program_of(around(100, 8), around(50, 8)), "2 foreign processes", 6, 7, 8)],
@@ -124,6 +139,31 @@ def test_work_and_kinds_of_rates(base, head, facts, expected, words) -> None:
     pairs = [(one("base", base + n / 1000), one("head", head + n / 1000)) for n in range(12)]
     found = record_of(program(pairs))
     assert (found.verdict, words in found.reason) == (expected, True), found.reason
+
+
+@pytest.mark.parametrize("shift", [0.0, 2.0, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0])
+@pytest.mark.parametrize("pairs", [5, 9, 12, 17, 24])
+@pytest.mark.parametrize("noise", [0.01, 0.04, 0.1])
+def test_the_interval_told_is_the_one_that_decided(shift, pairs, noise) -> None:
+    """Below the threshold where a slowdown is ruled out, above it where proven, else around it."""
+    rng = random.Random(f"{shift} {pairs} {noise}")
+    heads = [(100 - shift) * math.exp(rng.gauss(0, noise)) for _ in range(pairs)]
+    (found,) = record_of(program_of(around(100, pairs), heads)).workloads
+    if found.verdict == "pass":
+        assert found.ci_high_pct < 5
+    elif found.verdict == "regression":
+        assert found.ci_low_pct > 5
+    elif "alike" not in found.reason:
+        assert found.ci_low_pct <= 5 <= found.ci_high_pct
+        assert f"between {found.ci_low_pct:.1f} % and {found.ci_high_pct:.1f} %" in found.reason
+
+
+def test_more_time_is_advised_only_where_it_could_decide() -> None:
+    noisy = [100 * math.exp(0.2 * math.sin(9 * i)) for i in range(24)]
+    for pairs, advised in ((12, True), (24, False)):
+        found = record_of(program_of(around(100, pairs), noisy[:pairs]))
+        assert found.verdict == "inconclusive"
+        assert ("--max-minutes" in report.lines(found)) is advised
 
 
 def test_discarded_pairs_count_as_a_whole_or_not_at_all() -> None:
