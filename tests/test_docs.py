@@ -49,13 +49,27 @@ def test_every_config_that_the_page_of_workloads_names_exists(root) -> None:
         assert (root / config).exists(), config
 
 
-def test_each_sentence_on_isolation_names_the_test_that_holds_it(root) -> None:
+@pytest.mark.parametrize(
+    ("page", "section", "left_out"),
+    [
+        ("isolation.md", r"(.*)", {"benchmark"}),
+        ("gate.md", r"\n## Security\n(.*?)\n## ", {"none"}),  # settings of GitHub and of a host
+    ],
+    ids=["isolation", "gate"],
+)
+def test_each_sentence_on_security_names_the_test_that_holds_it(
+    root, page, section, left_out
+) -> None:
     """In a comment at the end of its line; only headings and what introduces a list need none."""
     text = "\n".join(path.read_text() for path in (root / "tests").rglob("test_*.py"))
-    tests = set(re.findall(r"^def (test_\w+)", text, re.MULTILINE)) | {"benchmark"}
-    page = (root / "docs/isolation.md").read_text(encoding="utf-8")
-    for line in page.splitlines():
-        rule = re.fullmatch(r"#.*|\|[ -|]*|\| (kind|deputy) \|.*|.*:|.*stand around them\.|", line)
+    tests = set(re.findall(r"^def (test_\w+)", text, re.MULTILINE)) | left_out
+    whole = (root / "docs" / page).read_text(encoding="utf-8")
+    found = re.search(section, whole, re.DOTALL)
+    assert found
+    for line in found[1].splitlines():
+        rule = re.fullmatch(
+            r"#.*|\|[ -|]*|\| (kind|deputy|who) \|.*|.*:|.*stand around them\.|", line
+        )
         if rule is None:
             named = re.search(r"<!-- (\w+) -->", line)
             assert named, line
