@@ -101,7 +101,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     invocation.add_flags(
         parser,
-        *("--window", "--budget", "--wait", "--workload", "--engine", "--overwrite", "--json"),
+        *(
+            "--window",
+            "--budget",
+            "--wait",
+            "--workload",
+            "--engine",
+            "--overwrite",
+            "--json",
+        ),
     )
 
 
