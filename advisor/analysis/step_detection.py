@@ -13,7 +13,7 @@ the row of a forward, and is called so: nothing shows that it is a finished item
 """
 
 import bisect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from statistics import median
@@ -390,28 +390,34 @@ def are_slices(log: EventLog, module: int, calls: Sequence[ForwardCall]) -> bool
 def is_sampler(log: EventLog, module: int) -> bool:
     """True if a number of every call runs one way, as a timestep does.
 
-    A counter of calls goes up by whole ones, too. It is a timestep only where the output has
-    the shape of the input, as a denoiser's.
+    Counters of calls, and lengths of sorted data, are whole numbers that run one way, too. They
+    are timesteps only where the output has the shape of the input, as a denoiser's.
     """
     for values in _arguments(log, module):
         moves = [b - a for a, b in pairwise(values) if a != b]
         up, down = sum(move > 0 for move in moves), sum(move < 0 for move in moves)
         one_way = len(moves) >= 2 and max(up, down) >= ONE_WAY * len(moves)
-        counter = up > down and all(move == 1 for move in moves if move > 0)
-        if one_way and (not counter or log.module(module).same_shape):
+        whole = all(move.is_integer() for move in moves)
+        if one_way and (not whole or log.module(module).same_shape):
             return True
     return False
 
 
 def _arguments(log: EventLog, module: int) -> list[list[float]]:
-    """Numeric arguments of every call, one list each."""
+    """Numeric arguments of every call, one list each; not those that tell a tensor's length."""
     calls = log.numbers.get(module, [])
     names = [
         name
         for name in (calls[0] if calls else ())
-        if not name.endswith((LENGTH, ROW)) and all(name in call for call in calls)
+        if not name.endswith((LENGTH, ROW))
+        and all(name in call for call in calls)
+        and not all(_is_length(call, name) for call in calls)
     ]
     return [[call[name] for call in calls] for name in names]
+
+
+def _is_length(call: Mapping[str, float], name: str) -> bool:
+    return any(call[name] == call[each] for each in call if each.endswith(LENGTH))
 
 
 def _runs(log: EventLog, calls: list[int]) -> list[int] | None:

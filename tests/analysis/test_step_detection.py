@@ -446,9 +446,18 @@ def test_beams_and_rows_that_are_done_are_no_sequences() -> None:
         ([{"0.length": 12.0}] * 40, True),
         ([{"0.length": 12.0, "1": float(k)} for k in range(40)], False),
         (lengths(*(12 + 7 * k % 5 for k in range(40))), False),
+        ([{"0.length": 900.0 - 5 * k, "1": 900.0 - 5 * k} for k in range(40)], False),
+        ([{"0.length": 900.0 - 5 * k, "1": 900.0 - 5 * k} for k in range(40)], True),
         (lengths(*[1] * 40), False),
     ],
-    ids=["slices", "a counter of batches", "texts of any length", "tokens alone"],
+    ids=[
+        "slices",
+        "a counter of batches",
+        "texts of any length",
+        "longest first",
+        "longest first, enhanced",
+        "tokens alone",
+    ],
 )
 def test_without_a_sign_the_unit_is_the_row_of_a_forward(given, shape) -> None:
     """Nothing shows that it is a finished item."""
@@ -464,7 +473,7 @@ def test_without_a_sign_the_unit_is_the_row_of_a_forward(given, shape) -> None:
 def test_the_end_of_a_samplers_first_item_is_waited_for(values, item) -> None:
     """Its forwards are no items, however long it takes; the limit that would hold one is told."""
     log = log_with(loaders=0)
-    forwards(log, [{"1": float(value)} for value in values][:25])
+    forwards(log, [{"1": float(value)} for value in values][:25], shape=True)
     length_s = 1.0 if item == "52 s" else 6.0
     log.calls = [
         each._replace(start=length_s * k, end=length_s * (k + 1))
