@@ -7,7 +7,7 @@ from typing import Any
 from advisor import knobs
 from advisor.executor.requests import ABTest, Variant
 from advisor.knobs.registry import LOADER_ARGUMENTS, loader_arguments
-from advisor.model import Knob, Purpose, Run
+from advisor.model import UNFINISHED, Knob, Purpose, Run
 from advisor.tuner.confirm import memory_caveat, wanted_rounds
 from advisor.tuner.effects import is_ignored, is_only_suggested, set_ignored, training_note
 from advisor.tuner.quality_gate import passes_gate
@@ -385,7 +385,9 @@ def caution(run: Run) -> str:
 
 
 def try_batches(state: TunerState) -> Stage:
-    """Double each batch that may only be suggested, while faster."""
+    """Double each batch that may only be suggested, while faster: of finished items alone."""
+    if state.original.counted in UNFINISHED:
+        return state
     for knob in state.tunable("batch_size"):
         if state.context.workload.validation:
             reason = "Left as it is: the training may use it too, and its validation was measured."
