@@ -34,6 +34,8 @@ SCALES = ((1.0, "seconds"), (1e-3, "milliseconds"), (0.0, "microseconds"))
 """Least longest time of a unit in seconds, and the unit in which it is shown."""
 WIDTH_IN, LEFT_IN, TOP_IN, BOTTOM_IN = 6.6, 0.85, 0.35, 0.5
 """Width of a figure, and what its axis and titles take of it, in inches."""
+ROOM = 1.1
+"""An axis ends at so many times the highest value."""
 CLOSE = 1.25
 """Batch sizes whose ratio is below share one number on the axis."""
 NEAR = 4.0
@@ -64,16 +66,24 @@ class Curve:
         return found
 
 
+def comparable(report: Report) -> list[TrialEntry]:
+    """Trials of the original and of settings, whose batch is known."""
+    return [
+        trial
+        for trial in report.trials
+        if trial.purpose in COMPARABLE and trial.whatif is None and trial.batch
+    ]
+
+
 def batch_curve(report: Report) -> Curve | None:
     """The curve with the most batch sizes; None without two."""
     groups: dict[str, list[TrialEntry]] = {}
-    for trial in report.trials:
-        if trial.purpose in COMPARABLE and trial.whatif is None and trial.batch:
-            words = trial.label.split(" · ")
-            beside = " · ".join(
-                w for w in words if "batch" not in w.split() and w != "original"
-            )
-            groups.setdefault(beside, []).append(trial)
+    for trial in comparable(report):
+        words = trial.label.split(" · ")
+        beside = " · ".join(
+            w for w in words if "batch" not in w.split() and w != "original"
+        )
+        groups.setdefault(beside, []).append(trial)
     curves = [
         Curve(beside=beside, trials=tuple(trials)) for beside, trials in groups.items()
     ]
@@ -141,6 +151,11 @@ def plain(text: object) -> str:
     return one_line(str(text)).replace("$", r"\$")
 
 
+def from_zero(axis: Any) -> None:
+    """Values from zero, with room above the highest: a ratio is seen as it is."""
+    axis.set_ylim(0, ROOM * axis.dataLim.ymax)
+
+
 def batch_axis(axis: Any, batches: Sequence[float]) -> None:
     """Batch sizes on a logarithmic axis; those too close to the next have no number."""
     axis.set_xscale("log", base=2)
@@ -169,6 +184,11 @@ def draw_batches(report: Report) -> bytes | None:
         )
         beside = f", {curve.beside}" if curve.beside else ""
         first.set_title(plain(f"{where}{beside}"), loc="left", fontsize=10)
+        others_ = [t for t in comparable(report) if t.units_per_s and t not in curve.trials]
+        aside = [(t.batch, t.units_per_s) for t in others_]
+        if aside:
+            hollow = {"s": 16, "facecolors": "none", "edgecolors": INK}
+            first.scatter(*zip(*aside, strict=True), **hollow, label="other settings")
         measured(first, rates, median, BLUE, "each trial")
         first.set_ylabel(plain(f"{numbers.plural(report.unit)}/s"))
         if chosen in rates:
@@ -191,9 +211,9 @@ def draw_batches(report: Report) -> bytes | None:
             if limit is not None and limit < NEAR * max(map(max, peaks.values())):
                 axis.axhline(limit, color=BAD, linestyle="--", label="limit")
         for axis in drawn.axes:
-            axis.set_ylim(bottom=0)
+            from_zero(axis)
             axis.legend(loc="lower right", fontsize=8)
-        batch_axis(drawn.axes[-1], [*rates, *failures])
+        batch_axis(drawn.axes[-1], [*rates, *failures, *(t.batch or 1.0 for t in others_)])
     return drawn.svg
 
 
@@ -247,7 +267,7 @@ def draw_predicted(
         room.axhline(limit_gib, color=BAD, linestyle="--", label="limit")
         room.set_ylabel("peak memory, GiB")
         for axis in drawn.axes:
-            axis.set_ylim(bottom=0)
+            from_zero(axis)
             axis.legend(loc="upper left", fontsize=8)
         batch_axis(room, list(rates))
     return drawn.svg
@@ -326,7 +346,7 @@ def draw_rounds(report: Report) -> bytes | None:
                     marker=marker, facecolors=face, edgecolors=colour,
                     label=label if counted else f"{label}, not counted" if rounds else None,
                 )  # fmt: skip
-        axis.set_ylim(bottom=0)
+        from_zero(axis)
         axis.set_ylabel(plain(report.objective_unit))
         axis.set_xlabel("round")
         axis.set_xticks([each.round for each in found.rounds])

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import html as escapes
 import re
+import shutil
 from html.parser import HTMLParser
 from typing import Any
 
@@ -13,6 +14,7 @@ from advisor.errors import OutputRefusedError
 from advisor.report import figures, view, writing
 from tests.report import examples, golden
 from tests.report.test_golden import PARSER
+from tests.support.processes import ran
 
 VOID = {"meta", "img", "br", "wbr", "hr"}
 
@@ -116,3 +118,31 @@ def test_secrets_are_masked_on_the_page(tmp_path) -> None:
     report = examples.partial(command=f"python run.py --token {secret}")
     writing.write_page(report, place, writing.claim(place, page=True), tmp_path / "report.json")
     assert secret not in place.read_text()
+
+
+MEASURE = """<iframe id=page width={width} height=900 srcdoc="{page}"></iframe>
+<script>
+page.onload = () => {{
+  document.body.dataset.width = page.contentDocument.documentElement.scrollWidth;
+  document.body.dataset.buttons = page.contentDocument.querySelectorAll("button.copy").length;
+}};
+</script>"""
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs a browser")
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("name", ["gpu", "suggestions"])
+def test_a_browser_shows_the_page_without_a_sideways_scroll(tmp_path, name, width) -> None:
+    """On a phone as on a desk; each block of code has its button to copy."""
+    page = writing.page(golden.report(name))
+    frame = tmp_path / "frame.html"
+    frame.write_text(MEASURE.format(width=width, page=escapes.escape(page)), encoding="utf-8")
+    quiet = ("gpu", "sync", "background-networking", "component-update", "extensions")
+    done = ran(
+        "chromium", "--headless", "--no-sandbox", *(f"--disable-{each}" for each in quiet),
+        f"--user-data-dir={tmp_path / 'browser'}", "--virtual-time-budget=5000", "--dump-dom",
+        frame.as_uri(), cwd=tmp_path, timeout=60,
+    )  # fmt: skip
+    shown = {key: int(value) for key, value in re.findall(r'data-(\w+)="(\d+)"', done.stdout)}
+    assert shown["width"] <= width
+    assert shown["buttons"] == page.count("<pre>")
