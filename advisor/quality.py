@@ -23,6 +23,8 @@ Pair = tuple[Values, Values]
 
 Stage = Literal["chosen", "confirmed"]
 FEWEST_LOSSES = 8
+LARGEST = 1e100
+"""Largest figure or loss: the sum of many stays finite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +62,12 @@ def patterns(measures: Mapping[str, QualityMeasure]) -> tuple[OutputPattern, ...
 def read_measures(
     measures: Mapping[str, QualityMeasure], printed: Mapping[str, Sequence[str]]
 ) -> Values:
-    """Read figures by measure; non-finite ones count as unmeasured."""
+    """Read figures by measure; those beyond LARGEST or not finite count as unmeasured."""
     found = {}
     for name in measures:
         with contextlib.suppress(ValueError):  # no number
             figures = tuple(map(float, printed.get(name, ())))
-            if figures and all(map(math.isfinite, figures)):
+            if figures and all(abs(figure) <= LARGEST for figure in figures):
                 found[name] = figures
     return found
 
@@ -247,8 +249,10 @@ def loss_drifts(
         return ()
     half = steps // 2  # losses before it are still those of the start
     before, after = reference[half:steps], losses[half:steps]
+    if not all(abs(loss) <= LARGEST for loss in (*before, *after)):
+        return (math.inf,) * len(before)
     scale = abs(fmean(before))
-    if not all(map(math.isfinite, (*before, *after))) or scale == 0:
+    if scale == 0:
         return (math.inf,) * len(before)
     return tuple((b - a) / scale for a, b in zip(before, after, strict=True))
 

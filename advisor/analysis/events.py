@@ -22,16 +22,20 @@ from advisor.model.runs import JsonScalar
 from advisor.probe.recorder import PASS_ENDED
 
 T = TypeVar("T")
-LARGEST = 1e24
-"""Numbers beyond it are none of a program's: the largest are the operations of a step, below 1e20.
+LARGEST = 1e100
+"""Numbers beyond it are none of a program's: products and sums of two that are below stay finite.
 
-Products and sums of two stay finite, whatever stands in a log.
+The largest that programs have are masks of -3e38, the least number of float32.
 """
 Finite = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 Moment = Annotated[float, Field(ge=0.0, le=1e11, allow_inf_nan=False)]
 """Seconds since the epoch, or an earlier start: to the year 5138."""
 Number = Annotated[int, Field(ge=0, lt=1 << 31)]
 Text = Annotated[str, Field(max_length=4096)]
+
+
+TENSORS = ("inputs", "outputs")
+"""Facts of a module that hold numbers of its tensors: any may stand there."""
 
 
 def bounded(value: object) -> bool:
@@ -42,7 +46,7 @@ def bounded(value: object) -> bool:
         if isinstance(each, (int, float)) and not -LARGEST <= each <= LARGEST:
             return False
         if isinstance(each, dict):
-            waiting += each.values()
+            waiting += [inner for name, inner in each.items() if name not in TENSORS]
         elif isinstance(each, (list, tuple)):
             waiting += each
     return True

@@ -19,8 +19,8 @@ from advisor.model import OutputPattern
 from advisor.runner.resources import Reading
 
 TAIL_BYTES = 64 * 1024
-MOST_UNITS = 1e15
-"""A line that tells more, less than nothing, or no finite number, counts as one unit."""
+LEAST_UNITS, MOST_UNITS = 1e-15, 1e15
+"""A line that tells more, less, or no finite number, counts as one unit; it may tell of none."""
 MARKS = 1024
 """Most marks kept; of more every second one goes."""
 LINE_BYTES = 64 * 1024
@@ -80,7 +80,7 @@ class Tally:
         with contextlib.suppress(ValueError):
             if match.re.groups and match[1]:
                 told = float(match[1].replace(",", ""))
-                units = told if 0 <= told <= MOST_UNITS else units
+                units = told if told == 0 or LEAST_UNITS <= told <= MOST_UNITS else units
         with self._lock:
             before = self.marks[-1].value if self.marks else 0.0
             kept = self.marks if len(self.marks) < MARKS else self.marks[::2]

@@ -34,6 +34,11 @@ def test_a_log_is_read_as_it_grows() -> None:
         ["nothing of ours", 1.0],
         ["loader", 0, {"arguments": [1]}],
         ["numbers", 0, {"t": None}],
+        ["clock", -1.0],
+        ["clock", 1e15],
+        ["save", 0.0, 1e200],
+        ["loader", 0, {"pass_items": 10**400}],
+        ["module", 0, {"tokens": 1e300}],
         {"batch": 1},
         "batch",
         [],
@@ -45,6 +50,13 @@ def test_an_event_that_does_not_fit_is_left_out(event) -> None:
     reader.feed(line(event, ["step", 1.0, 2.0, 1]))
     assert reader.log.unread == 1
     assert len(reader.log.updates) == 1
+
+
+def test_the_numbers_of_a_tensor_may_be_of_any_size() -> None:
+    """A mask has the least number of its type, and costs no other fact of the module."""
+    reader = EventReader()
+    reader.feed(line(["module", 0, {"parameters": 9, "inputs": [[-1.7e308, 1.0]]}]))
+    assert reader.log.modules[0].parameters == 9
 
 
 @pytest.mark.parametrize("data", [b"nothing\n", b'{"a": 1}\n', b"[[\n", b'[["step", NaN, 1, 1]]\n'])

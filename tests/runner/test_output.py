@@ -119,3 +119,13 @@ def test_standard_error_counts_where_standard_output_has_no_figure() -> None:
     one, other = printed(b"throughput: 1\n", RATE), printed(b"throughput: 2\n", RATE)
     assert joined(one, other).figures == {"rate": ("1",)}
     assert joined(Printed(), other).figures == {"rate": ("2",)}
+
+
+@pytest.mark.parametrize(
+    ("told", "units"), [("3", 3.0), ("0", 0.0), ("1,000", 1000.0), ("5e-324", 1.0), ("-1", 1.0),
+                        ("1e999", 1.0), ("nan", 1.0), ("x", 1.0)],
+)  # fmt: skip
+def test_a_line_tells_a_sane_number_of_units_or_counts_as_one(told, units) -> None:
+    tally = Tally(r"row (\S+)")
+    tally.add(f"row {told}".encode())
+    assert tally.marks[-1].value == units
