@@ -3,6 +3,7 @@
 import contextlib
 import difflib
 import errno
+import itertools
 import os
 import secrets
 import stat
@@ -39,8 +40,8 @@ def read_whole(path: Path, limit_bytes: int = MAX_BYTES) -> bytes:
 
 NEAR = 0.7
 """Least likeness of a name that is offered in place of another, from 0 to 1 (difflib's)."""
-MOST_FOLDERS = 50
-"""Folders in which a file of a near name is looked for."""
+MOST_FOLDERS, MOST_FILES = 50, 1000
+"""Folders in which a file of a near name is looked for, and files of each."""
 
 
 def near(path: Path) -> str:
@@ -50,7 +51,7 @@ def near(path: Path) -> str:
         folders = [e for e in sorted(path.parent.iterdir()) if e.is_dir()][:MOST_FOLDERS]
         for folder in (path.parent, *(e for e in folders if e.name[:1] != ".")):
             with contextlib.suppress(OSError):
-                for each in folder.iterdir():
+                for each in itertools.islice(folder.iterdir(), MOST_FILES):
                     if each.is_file() and each.name[:1] != ".":
                         places.setdefault(each.name, each)
     found = difflib.get_close_matches(path.name, places, n=1, cutoff=NEAR)
