@@ -71,6 +71,8 @@ MISTAKES = {
     "predict eval.yaml torchrun train.py": (USAGE, "`gpu-advisor predict eval.yaml -- torchrun train.py`"),
     f"optimize eval.yaml -- -- {RUN}": (USAGE, f"`--` stands twice. Write `gpu-advisor optimize eval.yaml -- {RUN}`"),
     "optimize eval.yaml --": (USAGE, "Nothing stands after `--`"),
+    "optimize run.sh": (USAGE, "`gpu-advisor optimize -- bash run.sh`"),
+    "optimize train.py": (NO_COMMAND, "  gpu-advisor optimize -- python train.py\n"),
     "optimize": (NO_COMMAND, "gpu-advisor optimize -- python YOUR_SCRIPT.py"),
     # options
     f"optimize eval.yaml -- {RUN} --budget 5m": (USAGE, f"`gpu-advisor optimize eval.yaml --budget 5m -- {RUN}`"),

@@ -267,7 +267,7 @@ def measure(arms: list[Arm], args: argparse.Namespace, started: float) -> dict[s
             arm.name: program_of(arm.asked, session.target) for arm in arms
         }
         warm_up(arms, executor, args.window)
-        session.progress.stage("confirm")
+        session.progress.stage("compare")
         rounds = compare(sound(arms), executor, args)
         check_quality(sound(arms), executor)
     judge_gains(arms, rounds, args.threshold / 100)

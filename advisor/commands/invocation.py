@@ -317,9 +317,12 @@ def require_writable(config: Path) -> None:
 def _no_command(paths: Sequence[Path], found: Settings, use_case: str) -> str:
     words = " ".join([use_case, *map(str, paths)])
     flag = f" --config {paths[0]}" if paths else ""
+    right = f"gpu-advisor {words} -- python YOUR_SCRIPT.py{flag}"
+    if [path.suffix for path in paths] == [".py"]:  # mostly the program itself
+        right = f"gpu-advisor {use_case} -- python {paths[0]}"
     return (
         f"No command is known. Add it after `--`:\n"
-        f"  gpu-advisor {words} -- python YOUR_SCRIPT.py{flag}\n"
+        f"  {right}\n"
         f"or name an entry [workload.NAME] of {settings.FILE_NAME} with --workload "
         f"(known: {', '.join(found.workload) or 'none'})."
     )

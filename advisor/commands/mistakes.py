@@ -38,8 +38,8 @@ ELSEWHERE = {
     "batch": "",
 }
 """Programs that start another outside of the trial and return at once, with a better way."""
-NOTEBOOKS = {"jupyter", "jupyter-nbconvert", "jupyter-run", "papermill", "ipython"}
 NOTEBOOK = ".ipynb"
+SCRIPTS = {".sh", ".bash"}
 READS = re.compile(r"\b(argv|argparse|getopt|optparse)\b")
 PASSES_ON = re.compile(r"\bparse_known_args\b")
 """A parser that leaves unknown options to somebody else."""
@@ -89,8 +89,10 @@ def without_separator(call: Typed) -> str:
         by_name = (
             at > 0 and PurePath(word).suffix.lower() not in SUFFIXES and shutil.which(word)
         )
-        if starts_another(word) or by_path or by_name:
-            own, command = call.words[:at], call.words[at:]
+        is_script = PurePath(word).suffix in SCRIPTS and (call.cwd / word).is_file()
+        if starts_another(word) or by_path or by_name or is_script:
+            starter = () if by_path or not is_script else ("bash",)
+            own, command = call.words[:at], (*starter, *call.words[at:])
             right = call.with_command(*command, words=own)
             return f"The command needs `--` before it: {right}."
     return ""
@@ -193,7 +195,7 @@ def file_as_program(call: Typed) -> str:
         return (
             f"{first} is a Python file. Write {call.with_command('python', *call.command)}."
         )
-    if place.suffix in {".sh", ".bash"} and not os.access(place, os.X_OK):
+    if place.suffix in SCRIPTS and not os.access(place, os.X_OK):
         return f"{first} is a script. Write {call.with_command('bash', *call.command)}."
     if os.sep not in first and os.access(place, os.X_OK):
         right = call.with_command(f"./{first}", *rest)

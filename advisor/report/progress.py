@@ -27,6 +27,7 @@ STAGES = {
     "effects": "discover: settings that the program follows",
     "search": "search: batch, workers and other settings",
     "confirm": "confirm: original against candidate, in interleaved rounds",
+    "compare": "compare: all variants, in interleaved rounds",
     "quality": "quality: the declared measures of the candidate",
     "whatif": "code suggestions: changes that are not applied",
     "profile": "profile: the command as it is",
@@ -39,6 +40,7 @@ THEN = {
     "quality": "the proof, in interleaved rounds",
     "confirm": "the report, or further changes while there is budget",
     "whatif": "the report",
+    "compare": "the table, ranked",
 }
 """What follows a stage."""
 COMPARABLE = ("baseline", "search", "confirm", "profile")
