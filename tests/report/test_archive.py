@@ -19,7 +19,7 @@ def test_what_was_proven_stays_though_a_later_call_proves_nothing(tmp_path) -> N
     text = view.render(later.model_copy(update={"history": history}))
     assert f"2026-11-01 10:00: 1.42x (1.35 to 1.49) (`{place}`)" in text
     archive.keep(tmp_path, later)
-    assert kept(tmp_path) == ["1.42x (1.35 to 1.49)", "likely, not proven"]
+    assert kept(tmp_path) == ["1.42x (1.35 to 1.49)", "not proven: 0.94 to 2.02 is possible"]
 
 
 def test_the_history_is_that_of_the_same_config(tmp_path) -> None:
