@@ -107,6 +107,8 @@ class Traced:
     """Traces of two batches, maybe its own, that give any other."""
     measured_on: GpuProfile | None = None
     """This host's card that ran the program, if its profile is known."""
+    ran: Trace | None = None
+    """Trace that was timed here, where `own` is of another precision."""
 
     @property
     def largest(self) -> int:
@@ -137,7 +139,14 @@ class Traced:
             self.line[0].computed_in(dtype),
             self.line[1].computed_in(dtype),
         )
-        return replace(self, own=self.own.computed_in(dtype), line=line, measured_on=None)
+        ran = self.ran or self.own  # one measurement scales the figures of all precisions
+        return replace(self, own=self.own.computed_in(dtype), line=line, ran=ran)
+
+    def precision_on(self, card: GpuProfile) -> str:
+        """Precision of its 32-bit products on a card: `float32`, `tf32`, or one for each kind."""
+        wide = {op.dtype for op in self.own.ops if op.flops} & {"float32", "tf32"}
+        known = wide if card.tf32_tflops else {"float32"}
+        return " and ".join(sorted(known)) or "float32"
 
     def at(self, batch: float) -> Trace:
         if self.line is None or batch == self.own.batch:
@@ -189,16 +198,21 @@ def estimates(
 def precisions(
     found: Traced, autocast: Traced | None, cards: Sequence[GpuProfile]
 ) -> list[Estimate]:
-    """Figures of each card at the suggested batch of its precisions."""
-    own = {dtype: found.computed_in(dtype) for dtype in ("float32", "tf32")}
-    variants = {**own, **({"bfloat16": autocast} if autocast else {})}
+    """Figures of each card at the suggested batch of its precisions, the program's own first.
+
+    Those of its own precision are those of `estimates`: one page holds one figure of a thing.
+    """
+    others = {"tf32": found.computed_in("tf32")}
+    others |= {"bfloat16": autocast} if autocast else {}
     made = []
     for card in cards:
+        known = {name: each for name, each in others.items() if card.tflops(name)}
+        variants = {found.precision_on(card): found}
+        variants = {**variants, **known, **variants}  # its own first, and as it is
         for dtype, each in variants.items():
-            if card.tflops(dtype) is not None:
-                most = largest_batch(each, card)
-                best = suggested_batch(each, card, most) if most else each.own.batch
-                made.append(replace(estimate_of(each, card, best), precision=dtype))
+            most = largest_batch(each, card)
+            best = suggested_batch(each, card, most) if most else each.own.batch
+            made.append(replace(estimate_of(each, card, best), precision=dtype))
     return made
 
 
@@ -239,7 +253,8 @@ def estimate_of(
     run, seconds = found.run, took.seconds
     own_s = (run.step_ms or 0.0) / 1000
     if found.measured_on is not None:
-        seconds *= own_s / step_time(found.own, found.measured_on, found.rates).seconds
+        timed = found.ran or found.own
+        seconds *= own_s / step_time(timed, found.measured_on, found.rates).seconds
     error = None if took.bound == "launches" else found.error(card)
     off = NOT_VALIDATED if error is None else error
     per_s = run.units_per_s * own_s / found.own.batch * batch / seconds

@@ -7,8 +7,23 @@ import pytest
 from advisor.errors import PredictionError
 from advisor.machine import profiles
 from advisor.prediction.allocator import MIB, Allocator, Peak, fits, peak_of
-from advisor.prediction.estimate import STEADY_CLOCK, step_time
-from advisor.prediction.trace import MATRIX, OTHER, Operation, Trace, at_batch, parse
+from advisor.prediction.estimate import (
+    STEADY_CLOCK,
+    Traced,
+    estimate_of,
+    precisions,
+    step_time,
+)
+from advisor.prediction.trace import (
+    MATRIX,
+    OTHER,
+    Operation,
+    Trace,
+    at_batch,
+    parse,
+)
+from advisor.probe.op_trace import CONVOLUTION
+from tests.runs import a_run
 
 CARD = profiles.by_name("rtx-3090")
 
@@ -121,3 +136,50 @@ def test_tensor_cores_of_other_cards_than_geforce_fall_below_their_datasheet(
     peak = 1e12 * (profile.tflops(dtype) or profile.fp32_tflops)
     took = step_time(replace(trace(), ops=(op,)), profile)
     assert took.seconds == pytest.approx(1e13 / (share * peak))
+
+
+def measured_here(*dtypes: str) -> Traced:
+    """A program timed on the card, a third slower than its trace says, of such products."""
+    kinds = (CONVOLUTION, MATRIX)
+    ops = tuple(
+        Operation(kind, dtype, 1e11, 1e6, "op") for kind, dtype in zip(kinds, dtypes, strict=False)
+    )
+    step = replace(trace(batch=8), ops=ops)
+    ms = 1500 * step_time(step, H100).seconds
+    return Traced(run=a_run(step_ms=ms, units_per_s=8000 / ms), own=step, measured_on=H100)
+
+
+H100 = profiles.by_name("h100-sxm")
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "names"),
+    [
+        (("float32",), ["float32", "tf32", "bfloat16"]),
+        (("tf32",), ["tf32", "bfloat16"]),
+        (("tf32", "float32"), ["float32 and tf32", "tf32", "bfloat16"]),
+    ],
+)
+def test_no_figure_of_a_page_contradicts_another(dtypes, names) -> None:
+    """The same card, batch and precision have one rate, and it is the one that was measured."""
+    found, half = measured_here(*dtypes), measured_here("bfloat16")
+    own, *others = precisions(found, half, [H100])
+    assert [each.precision for each in (own, *others)] == names
+    plain = estimate_of(found, H100, 8)
+    assert own.units_per_s == pytest.approx(plain.units_per_s)
+    assert own.units_per_s == pytest.approx(found.run.units_per_s)
+    assert others[-1].units_per_s == pytest.approx(half.run.units_per_s)
+
+
+def test_a_precision_that_was_not_run_is_scaled_by_the_one_that_was() -> None:
+    """Else TF32 would seem faster by all that the program is slower than its data sheet."""
+    found = measured_here("float32")
+    own, tf32, *_ = precisions(found, None, [H100])
+    expected = step_time(found.own, H100).seconds
+    expected /= step_time(found.own.computed_in("tf32"), H100).seconds
+    assert tf32.units_per_s / own.units_per_s == pytest.approx(expected)
+
+
+def test_a_card_without_tf32_computes_in_float32() -> None:
+    (own, *_) = precisions(measured_here("tf32"), None, [profiles.by_name("t4")])
+    assert own.precision == "float32"
