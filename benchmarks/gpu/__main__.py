@@ -1,6 +1,9 @@
 """The steps in order, within the time; each line is on disk before the next is looked for."""
 
 import argparse
+import os
+import subprocess
+import sys
 import tempfile
 import time
 import traceback
@@ -28,7 +31,8 @@ STEPS: dict[str, Callable[[Bench], Iterator[Line]]] = {
     "gate": whole.gate,
     **{name: WORKLOADS[name] for name in LAST},
 }
-MINUTES = 8.0
+MINUTES, FAKE_MINUTES = 8.0, 40.0
+"""Longest it may take; cards that are simulated wait for the CPUs of this host."""
 LEAST_S = 15.0
 """With less time left a step is not begun."""
 
@@ -37,27 +41,49 @@ def main(argv: list[str] | None = None) -> int:
     """0 if every step was begun and every line is as expected, else 1."""
     parser = argparse.ArgumentParser(prog="benchmarks.gpu", description=__doc__)
     parser.add_argument("--simulated", action="store_true", help="on a simulated card, shorter")
+    parser.add_argument("--fake", metavar="CARD", help="rehearse over rtx-3090, rtx-4060 or h100")
+    parser.add_argument("--made", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--output", type=Path, help="folder of the two files")
-    parser.add_argument("--minutes", type=float, default=MINUTES, help="longest it may take (8)")
+    parser.add_argument("--minutes", type=float, help="longest it may take (8; --fake: 40)")
     parser.add_argument("--only", nargs="+", choices=STEPS, metavar="STEP", help=", ".join(STEPS))
     args = parser.parse_args(argv)
+    if args.fake:
+        return rehearse(args.fake, sys.argv[1:] if argv is None else argv)
     chosen = args.only or tuple(STEPS)
+    minutes = args.minutes or (FAKE_MINUTES if args.made else MINUTES)
     with tempfile.TemporaryDirectory(prefix="gpu-bench-") as folder:
         results = ROOT / "benchmarks" / "results"
-        record = Record(folder=args.output or (Path(folder) if args.simulated else results))
-        environ = environ_of(Path(folder), alone=args.simulated)
+        apart = args.simulated or args.made
+        record = Record(folder=args.output or (Path(folder) if apart else results), made=args.made)
+        environ = environ_of(Path(folder), alone=apart)
         bench = Bench(
             folder=Path(folder),
-            until=time.monotonic() + 60 * args.minutes,
+            until=time.monotonic() + 60 * minutes,
             simulated=args.simulated,
+            made=args.made,
             short=args.simulated and not args.only,
             environ=on_two_cards(environ) if args.simulated else environ,
             own_time={"SIMULATED_GPU_OWN_TIME": "1"} if args.simulated else {},
         )
         for name in ("card", *(step for step in chosen if step != "card")):
             run_step(bench, record, name)
-        print(f"{record.folder / record.stem}.md")
+        print(record.page() if args.made else f"{record.folder / record.stem}.md")
     return int(not record.as_expected)
+
+
+def rehearse(card: str, argv: list[str]) -> int:
+    """The same in torch's CUDA build, over cards that are simulated below the CUDA API."""
+    from tests import fakegpu
+
+    if why := fakegpu.missing():
+        raise SystemExit(why)
+    at = argv.index("--fake") if "--fake" in argv else -1
+    rest = [*argv[:at], *argv[at + 2 :]] if at >= 0 else [w for w in argv if "--fake" not in w]
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    with fakegpu.Cards(card) as cards:
+        environ = cards.environment({**os.environ, "PYTHONPATH": path})
+        words = (str(fakegpu.PYTHON), "-m", "benchmarks.gpu", "--made", *rest)
+        return subprocess.run(words, cwd=ROOT, env=environ, check=False).returncode
 
 
 def on_two_cards(environ: Mapping[str, str]) -> Mapping[str, str]:
@@ -91,6 +117,8 @@ def run_step(bench: Bench, record: Record, name: str) -> None:
         record.name = str(bench.card.get("name", "no card"))
         if bench.simulated:
             record.name = "a simulated card"
+        if bench.made:
+            record.name = f"a made {record.name}"
         record.facts = {k: v for k, v in bench.card.items() if k != "cards"}
         record.write()
 

@@ -31,6 +31,8 @@ class Bench:
     until: float
     """`time.monotonic()` at which it must be over."""
     simulated: bool
+    made: bool = False
+    """The card is simulated below the CUDA API: its host's speed tells nothing."""
     short: bool
     """Simulated, and all steps: two minutes on two cores. Rates of whole programs
     mean nothing there."""

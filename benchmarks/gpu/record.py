@@ -37,6 +37,8 @@ class Record:
     lines: list[Line] = field(default_factory=list)
     begun: float = field(default_factory=time.time)
     name: str = "unknown"
+    made: bool = False
+    """Over a card that is simulated below the CUDA API."""
 
     def add(self, line: Line) -> None:
         """Keep `line`, print it, and write both files."""
@@ -89,6 +91,11 @@ class Record:
             f"# gpu-advisor on {self.name}",
             "",
             f"`python -m benchmarks.gpu`, {day}, {took}: {counted}.",
+            *(
+                ["Made: the card is simulated below the CUDA API; no figure is a real card's."]
+                if self.made
+                else []
+            ),
             "",
             *(f"- {name}: {value}" for name, value in self.facts.items()),
             "",
