@@ -1,0 +1,64 @@
+"""Programs of many kinds on three cards: rate, share and memory against the card's own account.
+
+A share of computing is told as "at least": it may be below the card's truth and never above it.
+What each program is held up by is not asserted here, since that depends on this host's speed, but
+what it cannot be is: a card that worked all the time is not waited for.
+"""
+
+import itertools
+
+import pytest
+
+from advisor.model import MeasurePlan
+from advisor.report.bottleneck import diagnose
+from tests.fakegpu.conftest import Measure, Measured
+
+PLAN = MeasurePlan(measure_s=2.0, min_steps=8)
+CARDS = ("rtx-3090", "rtx-4060", "h100")
+POINTS = 0.05
+"""What a share may be above the truth: this host's clocks, and parts of 10 ms at the edges."""
+RATE_OFF = 0.03
+BUSY = 0.9
+"""A card that works so much of the time is its own limit."""
+PROGRAMS = (
+    "plain", "plain --batch 8", "plain --width 256", "matrices", "amp", "bf16", "timed --ms 8",
+    "blocking --ms 3 --host 2 --side 256", "prefetched --ms 5", "workers", "slow_store --batch 16",
+    "accumulated --ms 8", "recurrent", "launches", "graphed", "replayed", "inference --ms 5",
+    "runs_ahead --ms 5", "threaded --ms 5", "timed --ms 20 --host 5",
+)  # fmt: skip
+
+
+def own_rate(found: Measured) -> float | None:
+    """Samples a second by the program's own events, inside of the measured window."""
+    run = found.run
+    inside = [e for e in found.own if run.window_start <= e["time"] <= run.window_end]
+    if len(inside) < 3:
+        return None
+    first, last = inside[0], inside[-1]
+    return (last["done"] - first["done"]) / (last["time"] - first["time"])
+
+
+def longest_gap(found: Measured) -> float:
+    """Share of the window between two of the program's marks: what its rate may be off."""
+    times = [each["time"] for each in found.own]
+    gaps = (after - before for before, after in itertools.pairwise(times))
+    run = found.run
+    return max(gaps, default=0.0) / (run.window_end - run.window_start)
+
+
+@pytest.mark.parametrize("card", CARDS)
+@pytest.mark.parametrize("words", PROGRAMS, ids=lambda words: words.replace(" ", "-"))
+def test_a_program_is_read_as_its_card_saw_it(words, card, measured: Measure) -> None:
+    """Rate within 3 % of its own events; no share above the truth; no wait for a busy card."""
+    found = measured("cuda_zoo.py", *words.split(), cards=(card,), plan=PLAN)
+    run, busy = found.run, found.busy()
+    own = own_rate(found)
+    assert own is not None
+    assert run.units_per_s == pytest.approx(own, rel=RATE_OFF + longest_gap(found))
+    assert run.shares.compute is not None
+    assert run.shares.compute <= busy + POINTS
+    sentence = diagnose([run, run])
+    assert sentence is not None
+    if busy > BUSY:
+        assert sentence.name == "compute", run.shares
+    assert (run.peak_mem_gib or 0.0) <= (run.peak_device_gib or 0.0)
