@@ -37,7 +37,7 @@ CAUSES = {
     "launch": "--train --loader --small 400",
     "host_to_device": "--train --loader --copied 256 --kernel 5",
     "sync": "--train --loader --host 12 --kernel 14 --item",
-    "compute": "--train --loader --host 2 --kernel 30",
+    "compute": "--train --loader --host 2 --kernel 60",
 }
 ON_A_SIMULATED_CARD = {"host_to_device": "--train --loader --copied 8 --kernel 5"}
 LOOP = "--train --loader --kernel 8"
