@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from advisor.machine import contention
 from benchmarks.gpu import facts, memory, rates, whole
 from benchmarks.gpu.bench import ROOT, Bench, environ_of
 from benchmarks.gpu.record import Line, Record
@@ -56,6 +57,8 @@ def main(argv: list[str] | None = None) -> int:
         apart = args.simulated or args.made
         record = Record(folder=args.output or (Path(folder) if apart else results), made=args.made)
         environ = environ_of(Path(folder), alone=apart)
+        if args.made:  # its figures depend on this host, whose load is to be seen
+            environ.pop(contention.UNSEEN)
         bench = Bench(
             folder=Path(folder),
             until=time.monotonic() + 60 * minutes,

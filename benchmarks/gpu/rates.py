@@ -103,12 +103,14 @@ def pairs(bench: Bench) -> Iterator[Line]:
             yield bench.line(name, "two rates", found, False, "run the loop by hand")
             continue
         ratio, seen = two.units_per_s / one.units_per_s, two.telemetry
+        beside_load = one.disturbance.disturbed or two.disturbance.disturbed
         yield bench.line(
             name, f"{low:g} to {high:g} times the rate",
             f"{ratio:.3f}: {one.units_per_s:.5g} and {two.units_per_s:.5g}/s, first steps after "
             f"{one.startup_s or 0:.1f} and {two.startup_s or 0:.1f} s, {seen.sm_clock_mhz} MHz, "
-            f"{', '.join(name for name, _ in seen.event_reasons) or 'no event reasons'}",
-            None if bench.simulated else low <= ratio <= high,
+            f"{', '.join(name for name, _ in seen.event_reasons) or 'no event reasons'}"
+            f"{'; beside load, which decides nothing' if beside_load else ''}",
+            None if bench.simulated or beside_load else low <= ratio <= high,
             "a clock that falls: throttling; a what-if that did not apply: probe/overrides.py",
         )  # fmt: skip
 
