@@ -5,7 +5,8 @@ import pytest
 from advisor.machine import profiles
 from advisor.model import MeasurePlan
 from advisor.report.bottleneck import diagnose
-from tests.fakegpu.conftest import Measure, Measured
+from tests.fakegpu.conftest import Measure
+from tests.fakegpu.measuring import Measured
 
 PARTS = MeasurePlan(measure_s=1.0, min_steps=8, ceilings_workers=(0,), ceilings_s=0.1)
 """With the operations of a step counted after the window."""

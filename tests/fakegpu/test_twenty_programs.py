@@ -11,7 +11,8 @@ import pytest
 
 from advisor.model import MeasurePlan
 from advisor.report.bottleneck import diagnose
-from tests.fakegpu.conftest import Measure, Measured
+from tests.fakegpu.conftest import Measure
+from tests.fakegpu.measuring import TWENTY, Measured
 
 PLAN = MeasurePlan(measure_s=2.0, min_steps=8)
 CARDS = ("rtx-3090", "rtx-4060", "h100")
@@ -20,22 +21,6 @@ POINTS = 0.05
 RATE_OFF = 0.03
 BUSY = 0.9
 """A card that works so much of the time is its own limit."""
-PROGRAMS = (
-    "plain", "plain --batch 8", "plain --width 256", "matrices", "amp", "bf16", "timed --ms 8",
-    "blocking --ms 3 --host 2 --side 256", "prefetched --ms 5", "workers", "slow_store --batch 16",
-    "accumulated --ms 8", "recurrent", "launches", "graphed", "replayed", "inference --ms 5",
-    "runs_ahead --ms 5", "threaded --ms 5", "timed --ms 20 --host 5",
-)  # fmt: skip
-
-
-def own_rate(found: Measured) -> float | None:
-    """Samples a second by the program's own events, inside of the measured window."""
-    run = found.run
-    inside = [e for e in found.own if run.window_start <= e["time"] <= run.window_end]
-    if len(inside) < 3:
-        return None
-    first, last = inside[0], inside[-1]
-    return (last["done"] - first["done"]) / (last["time"] - first["time"])
 
 
 def longest_gap(found: Measured) -> float:
@@ -47,12 +32,12 @@ def longest_gap(found: Measured) -> float:
 
 
 @pytest.mark.parametrize("card", CARDS)
-@pytest.mark.parametrize("words", PROGRAMS, ids=lambda words: words.replace(" ", "-"))
+@pytest.mark.parametrize("words", TWENTY, ids=lambda words: words.replace(" ", "-"))
 def test_a_program_is_read_as_its_card_saw_it(words, card, measured: Measure) -> None:
     """Rate within 3 % of its own events; no share above the truth; no wait for a busy card."""
     found = measured("cuda_zoo.py", *words.split(), cards=(card,), plan=PLAN)
     run, busy = found.run, found.busy()
-    own = own_rate(found)
+    own = found.own_rate()
     assert own is not None
     assert run.units_per_s == pytest.approx(own, rel=RATE_OFF + longest_gap(found))
     assert run.shares.compute is not None
