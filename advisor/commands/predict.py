@@ -58,7 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="write one config per card here, with the suggested batch and `predicted` in its name",
     )
-    invocation.add_flags(parser, "--overwrite", "--workload", "--json", "--allow-writes")
+    invocation.add_flags(
+        parser, "--overwrite", "--workload", "--wait", "--json", "--allow-writes"
+    )
 
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
@@ -78,7 +80,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     known = calibration.kept(asked.state())
     cards = [calibration.applied(card, known) for card in cards]
     claim = claimed(asked, cards, args) if args.output else None
-    session = session_of(asked, allow_writes=args.allow_writes)
+    session = session_of(asked, allow_writes=args.allow_writes, wait_s=args.wait)
     with session.trials() as run_trial:
         stand_in = None if session.machine.gpus else cards[0]
         plan = replace(PLAN, stand_in=stand_in, longest_s=0.0 if stand_in else None)

@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="one run to its own end, or for TIME: start, epochs, validation, saving, pauses",
     )
     invocation.add_flags(
-        parser, "--workload", "--engine", "--window", "--json", "--allow-writes"
+        parser, "--workload", "--engine", "--wait", "--window", "--json", "--allow-writes"
     )
 
 
@@ -66,7 +66,9 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         with_options=False,
     )
     with node_of(args.engine, asked) as node:
-        session = session_of(asked, node=node, allow_writes=args.allow_writes)
+        session = session_of(
+            asked, node=node, allow_writes=args.allow_writes, wait_s=args.wait
+        )
         result = measure(session, *plan_of(asked, args, session.machine.cpus))
     if isinstance(result, Failure):
         return output.show_failure(result, as_json=args.json)
