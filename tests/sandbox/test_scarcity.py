@@ -58,6 +58,25 @@ def test_a_call_with_no_room_below_tmpdir_says_so_at_once(tmp_path) -> None:
     assert "trial 1" not in done.stderr
 
 
+def test_a_disk_without_inodes_is_told_as_that(tmp_path) -> None:
+    """It has room, and none for another file: the probe could not say what it saw."""
+    world = "mkdir tmp; mount -t tmpfs -o size=64m,nr_inodes=400 none tmp"
+    fills = (
+        f"{sys.executable} -c pass; i=0; "
+        "while touch $TMPDIR/$i; do i=$((i + 1)); done 2> /dev/null; exit 0"
+    )
+    done = call(tmp_path, world, *PROFILE[:3], *PROFILE[-3:], fills, TMPDIR=str(tmp_path / "tmp"))
+    assert done.returncode == FAILURE_EXIT_CODES["disk-full"], done.stdout
+    assert "no inode for another file" in done.stdout
+
+
+def test_a_call_with_no_inodes_below_tmpdir_says_so_at_once(tmp_path) -> None:
+    world = "mkdir tmp; mount -t tmpfs -o size=64m,nr_inodes=20 none tmp"
+    done = call(tmp_path, world, *PROFILE, ENDLESS, TMPDIR=str(tmp_path / "tmp"))
+    assert done.returncode == FAILURE_EXIT_CODES["disk-full"]
+    assert "more files (inodes)" in done.stderr
+
+
 def test_without_any_place_for_temporary_files_it_is_a_sentence(tmp_path) -> None:
     world = (
         "mkdir locks; mount --bind . .; mount -o remount,bind,ro .; mount -o remount,bind,ro /\n"
