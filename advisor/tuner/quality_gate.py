@@ -15,6 +15,7 @@ from advisor.executor.requests import ABTest, CommandName, TrialRequest, Variant
 from advisor.model import Candidate, Failure, MeasurePlan, Run
 from advisor.tuner import output_check
 from advisor.tuner.state import (
+    FEWEST_ROUNDS,
     MARGIN,
     OUT_OF_TIME,
     QUALITY_OF,
@@ -34,7 +35,8 @@ REFERENCE_RUNS = 3
 MOST_RUNS = 12
 """More runs a side do not pay."""
 BOTH_SIDES = 2**0.5
-"""Both sides vary as one does, at most independently."""
+"""The difference of two independent means has sqrt(2) times the deviation of one. It stands in
+where one pair alone could run; equal seeds can only lower it."""
 SEEDS_IGNORED = (
     "other seeds gave the same figures, so nothing tells how far they may differ. Let the program "
     "follow GPU_ADVISOR_SEED or a {seed} in its quality-command. Or let it print a figure for each "
@@ -142,8 +144,15 @@ def assess(
         return state, Verdict(inside=False, why=why, refuted=False)
     judgements = judge_pairs(state, reference, pairs, stage)
     if reference.runs:
-        known = (*state.quality.judgements, *((variant.label, each) for each in judgements))
-        state = replace(state, quality=replace(state.quality, judgements=known))
+        fresh = tuple((variant.label, each) for each in judgements)
+        again = {(variant.label, each.measure, each.stage) for each in judgements}
+        earlier = (
+            (label, each)
+            for label, each in state.quality.judgements
+            if (label, each.measure, each.stage) not in again
+        )
+        log = replace(state.quality, judgements=(*earlier, *fresh))
+        state = replace(state, quality=log)
     shown = (figure_of(each, declared=bool(reference.runs)) for each in judgements)
     figures = ": " + ", ".join(shown)
     verdict = Verdict(inside=True, figures=figures, pairs=pairs, judgements=judgements)
@@ -172,6 +181,7 @@ def confirm_quality(
     name: str = "It",
 ) -> Trials[Verdict]:
     """True if pairs of other seeds or items are inside the tolerance too."""
+    state, screening = yield from pair_all_seeds(state, reference, variant, screening, name)
     if not screening.inside:
         return state, screening
     open_ = replace(screening, inside=False, refuted=False)
@@ -208,12 +218,43 @@ def confirm_quality(
     return state, found
 
 
+def pair_all_seeds(
+    state: TunerState, reference: Reference, variant: Variant, screening: Verdict, name: str
+) -> Trials[Verdict]:
+    """Run a screened candidate with the reference's other choosing seeds too.
+
+    A seed changes both arms alike where a program is deterministic but for its seed, so the
+    differences of pairs vary far less than the figures do. Only pairs show that, and they decide
+    how many runs confirm. The candidate is the quicker arm: its runs cost less than one more
+    confirming pair would.
+    """
+    missing = len(reference.runs) - len(screening.pairs)
+    if not screening.inside or missing <= 0 or not seeds_followed(state, reference):
+        return state, screening
+    runs = [after for _, after in screening.pairs]
+    confirming_s = FEWEST_ROUNDS * MARGIN * (reference.runs[0].wall_s + runs[0].wall_s)
+    room_s = state.remaining_s - state.gated_reserve_s
+    if missing * runs[0].wall_s + confirming_s > room_s:
+        return state, screening
+    state, (others, _) = yield from run_seeds(
+        state, variant, missing, runs[0].wall_s, first=CHOOSING + len(runs)
+    )
+    if not others:
+        return state, screening
+    pairs = list(zip(reference.runs, (*runs, *others), strict=False))
+    return assess(state, reference, variant, pairs, name)
+
+
+def seeds_followed(state: TunerState, reference: Reference) -> bool:
+    """True if runs of the reference differed by their seeds."""
+    return quality.seeds_matter([(values_of(state, run),) * 2 for run in reference.runs])
+
+
 def rounds_to_confirm(
     state: TunerState, reference: Reference, screening: Verdict
 ) -> tuple[int, str]:
     """Runs a side that confirm a candidate, and the reason if none do."""
-    seeded = [(values_of(state, run),) * 2 for run in reference.runs]
-    if not quality.seeds_matter(seeded):
+    if not seeds_followed(state, reference):
         others = state.context.workload.confirm_quality_command is not None
         return (1, "") if others else (0, SEEDS_IGNORED)
     rounds = 2
@@ -267,6 +308,8 @@ def spread_and_room(
         return max(judgement.value or 0.0, spread), left
     by_run = quality.differences(read_pairs(state, pairs), name, 1.0)
     by_item = quality.spread_of_a_run(by_run) or 0.0
+    if len(pairs) > 1:  # it holds what a seed changes in the difference
+        return by_item, min(slack, left)
     figures = [[quality.means(values_of(state, run))[name]] for run in reference.runs]
     by_seed = quality.spread_of_a_run(figures)
     if by_seed is None and not by_item:
@@ -290,16 +333,17 @@ def run_seeds(
     count: int,
     expected_s: float = 0.0,
     *,
+    first: int = CHOOSING,
     more: int = 0,
 ) -> Trials[tuple[tuple[Run, ...], str]]:
-    """Quality runs with choosing seeds, and why they end.
+    """Quality runs with choosing seeds from `first`, and why they end.
 
     `more`: runs of another variant without which these are worth nothing.
     """
     runs: list[Run] = []
-    for repeat in range(CHOOSING, CHOOSING + count):
+    for repeat in range(first, first + count):
         request = seeded_request(state, variant, "quality", repeat, expected_s)
-        needed_s = (CHOOSING + count - repeat + more) * request.expected_s
+        needed_s = (first + count - repeat + more) * request.expected_s
         if more and needed_s > state.remaining_s - state.reserve_s:
             state = state.skip(UNJUDGED, needed_s, kept_s=state.reserve_s)
             return state, ((), OUT_OF_TIME)

@@ -92,6 +92,27 @@ def test_steps_are_written_where_the_bounds_lie_inside(tmp_path, items, noise) -
     assert "on seeds that did not choose it" in search.decisions["n_timestep"].reason
 
 
+def test_what_a_seed_changes_in_both_arms_costs_no_confirming_runs(tmp_path) -> None:
+    """Figures that vary by three tolerances from seed to seed are judged by their pairs."""
+    search = searched(
+        tmp_path,
+        quality=lambda n: 1.0 + 7 / n,
+        quality_of_pair=3 * TOLERANCE,
+        quality_noise=0.05 * TOLERANCE,
+    )
+    assert search.values["n_timestep"] == 100
+    confirming = {seed for seed, _ in seeds(search, "confirm-quality")}
+    assert len(confirming) <= 4
+
+
+def test_pairs_that_differ_are_still_refused(tmp_path) -> None:
+    """Equal seeds help only where they make the arms alike."""
+    search = searched(
+        tmp_path, quality_of_pair=TOLERANCE / 10, quality_of_seed=2 * TOLERANCE, quality_draw=3
+    )
+    assert "n_timestep" not in search.values
+
+
 class LuckyWhenChosen(RecordedEngine):
     """With fewer steps the figures are worse, but not with the seeds that choose."""
 

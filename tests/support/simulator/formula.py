@@ -83,6 +83,8 @@ class Formula:
     """Their standard deviation, drawn anew for each seed, number of steps, item and command."""
     quality_of_seed: float = 0.0
     """The same, one draw for all items of a run."""
+    quality_of_pair: float = 0.0
+    """The same, one draw for both arms of a pair: a walk from the seed's noise without chance."""
     quality_draw: int = 0
     """Another number is another world."""
     follows_seed: bool = True
@@ -251,6 +253,8 @@ class Formula:
         facts = (self.quality_draw, seed, steps, half, *command)
         rng = random.Random(repr(facts))
         value += rng.gauss(0.0, self.quality_of_seed)
+        both = random.Random(repr((self.quality_draw, seed, *command)))
+        value += both.gauss(0.0, self.quality_of_pair)
         figures = [value + rng.gauss(0.0, self.quality_noise) for _ in range(self.quality_items)]
         return "".join(f"{self.quality_name}: {figure}\n" for figure in figures)
 
