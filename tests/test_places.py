@@ -69,10 +69,12 @@ def test_no_file_of_ours_goes_over_the_config_however_it_is_spelled(
     """`--report infer.md` has its JSON beside it: the config. --overwrite changes nothing."""
     (project / "sub").mkdir()
     (project / "linked.md").symlink_to(project / "infer.json")
-    (project / "hard.md").hardlink_to(project / "infer.json")
-    (project / "hard.json").hardlink_to(project / "infer.json")
+    codes = {REFUSED}
+    if "hard" in place:  # a config of two names is refused by itself, too
+        (project / place).hardlink_to(project / "infer.json")
+        codes |= {errors.ConfigReadOnlyError.exit_code}
     for more in ((), ("--overwrite",)):
-        assert optimize(*flag.split(), place, *more) == REFUSED
+        assert optimize(*flag.split(), place, *more) in codes
     assert (project / "infer.json").read_text() == CONFIG
     assert "Traceback" not in capsys.readouterr().err
 
