@@ -165,8 +165,12 @@ def is_full(folder: str) -> bool:
 def clean_up(laid: Iterable[str], folders: Iterable[str]) -> None:
     """Remove candidates laid beside their originals, and folders."""
     for path in laid:
-        with contextlib.suppress(FileNotFoundError):
+        try:
             os.unlink(path)
+        except IsADirectoryError:  # the program put one in its place
+            remove_tree(path)
+        except OSError:
+            continue
     for folder in folders:
         remove_tree(folder)
 

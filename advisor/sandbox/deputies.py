@@ -38,7 +38,8 @@ ADDRESS_BYTES = 128
 """Longest address of a socket, its family included (sockaddr_storage)."""
 CONNECT_LIMIT_S = 0.5
 """A slower connection is answered with EINTR, as by a signal; on a network it goes on by itself."""
-AF_UNIX, DATAGRAM, RAW, KIND_OF_SOCKET = 1, 2, 3, 0xF
+AF_UNIX, AF_VSOCK = 1, 40
+DATAGRAM, RAW, KIND_OF_SOCKET = 2, 3, 0xF
 
 
 class Target(NamedTuple):
@@ -206,6 +207,8 @@ SHARED_BY_NUMBER = tuple(
     )
 )  # fmt: skip
 """System V's memory, semaphores and messages, and POSIX queues: they outlive a run."""
+OF_VIRTUAL_MACHINES = (Call(41, 198, errno.EACCES, tests=(Test(0, AF_VSOCK),)),)
+"""Sockets to the host of a virtual machine: no name space of networks holds them."""
 IO_URING = (Call(425, 425, errno.ENOSYS),)
 """It makes other calls without making them, so that no filter sees them."""
 

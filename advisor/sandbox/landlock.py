@@ -49,6 +49,7 @@ class Landlock(Sandbox):
                 *deputies.connecting((*self._passes, "/dev")),
                 *deputies.others(signals=version() < SCOPES_SINCE),
                 *deputies.KEYS,
+                *deputies.OF_VIRTUAL_MACHINES,
                 *deputies.SHARED_BY_NUMBER,
             ]
         self.listener = SyscallListener(calls)

@@ -32,7 +32,7 @@ class Overlay(Sandbox):
         self._foreign = bool(policy["hidden"])
         """Its program may harm others: head of a gate, or code of a fork."""
         if self._foreign:
-            calls = [*deputies.KEYS, *deputies.IO_URING]
+            calls = [*deputies.KEYS, *deputies.OF_VIRTUAL_MACHINES, *deputies.IO_URING]
             if policy["network"]:  # which leaves sockets without a file in reach
                 calls += deputies.connecting(("/",))
             self.listener = SyscallListener(calls)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from advisor.executor.engines.scratch_dir import PREFIX, YOUNG_S, scratch_folder
+from advisor.model import TrialFile
 from advisor.runner.written_files import read_folder
 from advisor.sandbox.layers import remove_tree
 
@@ -98,6 +99,17 @@ def test_deep_outputs_are_read_as_far_as_paths_go(tmp_path) -> None:
     (tmp_path / "result.csv").write_text("1\n")
     _, found = read_folder(str(tmp_path))
     assert [each.path for each in found] == ["result.csv"]
+
+
+def test_a_folder_in_the_place_of_a_candidate_is_removed(do, project) -> None:
+    """Where writes are real a program may put anything there."""
+    config = project / "c.json"
+    config.write_text("{}")
+    words = ("sh", "-c", 'rm "$0"; mkdir -p "$0/full/of"; echo done', str(config))
+    file = TrialFile(original=str(config), content=b"[]")
+    run = do.measured("guard", *words, files=(file,), allow_writes=True)
+    assert run.stdout_tail == "done\n"
+    assert sorted(path.name for path in project.iterdir()) == ["c.json", "mine.txt"]
 
 
 @pytest.mark.parametrize("kind", ["overlay", "landlock"])

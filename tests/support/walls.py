@@ -80,10 +80,13 @@ class World:
         network: bool = True,
         seconds: float = 5.0,
         outside: int = 0,
-        before: tuple[str, ...] = (),
+        prelude: str = "",
         **fields: Any,
     ) -> Outcome:
-        """Run `code` in a sandbox; `foreign` code sees no home, and harms no other process."""
+        """Run `code` in a sandbox; `foreign` code sees no home, and harms no other process.
+
+        `prelude` is code for the supervisor, such as to leave out what an older kernel lacks.
+        """
         scratch = Path(tempfile.mkdtemp(prefix="s", dir=self.folder))
         os.chown(scratch, self.user, self.user)
         policy = SandboxPolicy(
@@ -112,13 +115,14 @@ class World:
         }
         (scratch / ".kept").mkdir()
         os.chown(scratch / ".kept", self.user, self.user)
-        return _run(job, self.user, before)
+        return _run(job, self.user, prelude)
 
 
-def _run(job: dict[str, Any], user: int, before: tuple[str, ...]) -> Outcome:
+def _run(job: dict[str, Any], user: int, prelude: str) -> Outcome:
     read, write = os.pipe()
     errors = os.dup(write)
-    words = [*before, python(user), "-I", "-S", "-B", "-c", START, str(ROOT)]
+    start = START.replace("main()", f"{prelude}; main()" if prelude else "main()")
+    words = [python(user), "-I", "-S", "-B", "-c", start, str(ROOT)]
     with subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         pass_fds=(write, errors), cwd="/", **_as(user),
