@@ -13,7 +13,7 @@ from tests.sandbox.conftest import ROOT
 
 CHANGES = {
     "its CPUs": "os.sched_setaffinity(pid, {0})",
-    "its nice value": "os.setpriority(os.PRIO_PROCESS, pid, 7)",
+    "its nice value": "os.setpriority(os.PRIO_PROCESS, pid, min(os.nice(0) + 1, 19))",
     "its scheduling policy": "os.sched_setscheduler(pid, os.SCHED_BATCH, os.sched_param(0))",
     "its I/O priority": "scheduling._set_io_priority(pid, 3 << 13)",
     "its limits": "resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))",
