@@ -222,7 +222,7 @@ def gate(bench: Bench) -> Iterator[Line]:
             what, " or ".join(sorted(expected)),
             f"{verdict}: {work.get('slowdown_pct')} % ({work.get('ci_low_pct')} to "
             f"{work.get('ci_high_pct')}), {work.get('pairs')} pairs; {record.get('reason')}",
-            None if bench.simulated and verdict == "inconclusive" or not work.get("pairs")
+            None if (bench.simulated and verdict == "inconclusive") or not work.get("pairs")
             else verdict in expected,  # a slow start may leave no time for a pair
             "inconclusive: more minutes, or locked clocks; invalid: what else is on the card",
         )  # fmt: skip
