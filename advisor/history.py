@@ -18,6 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from advisor import clock, masking
 from advisor.model import Failure, MeasurePlan, Run
+from advisor.probe.recorder import VERSION
 
 T = TypeVar("T")
 
@@ -51,7 +52,7 @@ def trial_key(
 ) -> str:
     """Key of a measurement; on one machine equal keys are interchangeable."""
     seen = {name: os.environ[name] for name in SEEN_VARIABLES if name in os.environ}
-    facts = [program, list(command), values, asdict(plan), {**seen, **env}]
+    facts = [VERSION, program, list(command), values, asdict(plan), {**seen, **env}]
     return hashlib.sha256(
         json.dumps(facts, sort_keys=True, default=str).encode()
     ).hexdigest()[:24]

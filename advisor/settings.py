@@ -21,6 +21,7 @@ from pydantic import (
 )
 
 from advisor.errors import SettingsError
+from advisor.model import WorkCause
 from advisor.objective import OBJECTIVES, parse_constraint
 
 _NUMBER = r"(\d+(?:\.\d+)?)"
@@ -229,6 +230,10 @@ class Workload(TrialLimits):
     several seeds: `{seed}` in it, and GPU_ADVISOR_SEED in its environment."""
     confirm_quality_command: Command | None = None
     """The same measures on other items: what `quality-command` chose is confirmed by it."""
+    accept: tuple[WorkCause, ...] = ()
+    """Differences of the work that may be written all the same, by the names that reports give
+    them: a value is else only written where the program trains on the same items, in updates of
+    as many samples, by the same learning rates, from datasets in the same state."""
     numeric_tolerance: Share | None = None
     """Largest relative drift of the training loss, or of an inference's outputs, that a change of
     rounding may cause."""

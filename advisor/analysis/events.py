@@ -17,7 +17,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 from pydantic import Field, TypeAdapter
 from pydantic_core import from_json
 
-from advisor.model import TrainingSign
+from advisor.model import LoaderWork, TrainingSign
 from advisor.model.runs import JsonScalar
 from advisor.probe.recorder import PASS_ENDED
 
@@ -75,6 +75,8 @@ class LoaderFacts:
     positions: int = 0
     padded: int = 0
     """Rows of its batches, their positions, and the padded of these."""
+    work: LoaderWork | None = None
+    """Told once, at the end of the record."""
 
     @property
     def workers(self) -> int:

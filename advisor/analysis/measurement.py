@@ -11,6 +11,7 @@ from advisor.analysis.events import EventLog, LoaderFacts, ModuleFacts, Span, ty
 from advisor.analysis.step_detection import detect_steps, measured_part
 from advisor.analysis.step_series import GENERATION, dominant_module
 from advisor.analysis.window import Window, find_window, warm_up
+from advisor.analysis.work_facts import work_facts
 from advisor.model import Effects, MeasurePlan, Run
 
 NO_RUN = Run(
@@ -105,6 +106,7 @@ def _run(
         phases=breakdown.phases(log, series),
         whole_units=series.whole_units,
         effects=effects,
+        work=work_facts(log, series),
         syncs=breakdown.sync_points(log, window),
         notes=(*window.notes, *_aside(window, validates=log.validations is not None)),
     )

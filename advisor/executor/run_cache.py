@@ -12,6 +12,8 @@ from advisor.model import Failure, Run, Trial
 MAX_AGE_S = 7 * 24 * 3600.0
 LASTING = {"gpu-oom", "shm", "config-rejected", "crash-import", "crash-start", "crash-step"}
 """Failures that would recur; others (a time-out, a kill) may be the machine's."""
+OF_THE_DAY = {"gpu-oom", "shm"}
+"""Failures that a later call tries again: memory and /dev/shm may have been made room in."""
 HELD_GIB = 0.1
 """GPU memory of others; without it a program that ran out may fit."""
 MOVED = 0.15
@@ -43,10 +45,17 @@ class RunCache:
 
     def find(self, key: str, *, earlier_calls: bool = True) -> Run | Failure | None:
         """Find the newest result of `key` that may replace a run."""
-        earlier = earlier_calls and self.trusted and not self.set_aside
-        age_s = MAX_AGE_S if earlier else clock.now() - self.since
-        kept = self.history.find(key, self.machine_key, max_age_s=age_s)
-        return next(filter(_usable, kept), None)
+        call_s = clock.now() - self.since
+        own = self.history.find(key, self.machine_key, max_age_s=call_s)
+        found = next(filter(_usable, own), None)
+        if found is not None or not (earlier_calls and self.trusted and not self.set_aside):
+            return found
+        kept = self.history.find(
+            key, self.machine_key, max_age_s=MAX_AGE_S, min_age_s=call_s
+        )
+        return next(
+            (each for each in kept if _usable(each) and not _is_of_the_day(each)), None
+        )
 
     def append(self, key: str, result: Run | Failure) -> None:
         self.history.append(key, self.machine_key, result)
@@ -71,6 +80,10 @@ class RunCache:
                 f"{numbers.number(before)} units/s then and runs at {numbers.number(after)} "
                 "units/s today."
             )
+
+
+def _is_of_the_day(result: Run | Failure) -> bool:
+    return isinstance(result, Failure) and result.kind in OF_THE_DAY
 
 
 def _usable(result: Run | Failure) -> bool:

@@ -18,7 +18,7 @@ from advisor.knobs.catalogue import (
 )
 from advisor.knobs.constraints import find_links
 from advisor.knobs.registry import REGISTRY, KnobSpec
-from advisor.knobs.tree import Findings, Leaf, leaves, words_of
+from advisor.knobs.tree import Findings, Leaf, leaves, plain_count, words_of
 from advisor.model import FalseMatch, Knob, Phase
 
 _REFERENCE = re.compile(r"\$\{|\A<[^<>\s]+>|\A\$?@[\w#]|\A\$[A-Za-z_]\w*\Z")
@@ -188,7 +188,7 @@ class _Finder:
             kind=spec.kind,
             phase=phase,
             knob_class=spec.class_in(phase),
-            value=leaf.value,
+            value=plain_count(leaf.value) if spec.family == "sizes" else leaf.value,
             unit=meaning.unit or (is_batch and self._switched_unit(leaf)) or spec.unit,
             scope=meaning.scope or (self._scope(leaf) if is_batch else None),
             editable=frozen is None,

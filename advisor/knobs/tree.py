@@ -6,12 +6,14 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from advisor.config import spelling
 from advisor.config.leaves import Scalar
 from advisor.model import FalseMatch, JsonScalar, Knob, KnobConstraint
 
 Parts = tuple[str | int, ...]
+T = TypeVar("T")
 
 _PART = re.compile(r'\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]|([^.\[\]]+)')
 
@@ -125,6 +127,16 @@ def number_of(value: object) -> float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) else None
+
+
+def plain_count(value: T) -> T | int:
+    """Whole number that `"16"` and `16.0` stand for; any other value as it is.
+
+    A document writes a changed one in the spelling of the old one.
+    """
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value):
+        return int(value)
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,3 +7,4 @@ from advisor.model.machines import *
 from advisor.model.runs import *
 from advisor.model.settings import *
 from advisor.model.trials import *
+from advisor.model.work import *

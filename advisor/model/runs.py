@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from advisor.model.work import WorkFacts
+
 JsonScalar = str | int | float | bool | None
 
 KnobClass = Literal["free", "training", "numeric", "quality"]
@@ -21,7 +23,8 @@ Purpose = Literal[
     "gate",
 ]
 
-EffectVerdict = Literal["took effect", "ignored", "unknown"]
+EffectVerdict = Literal["took effect", "ignored", "other", "unknown"]
+"""other: seen at a value that is neither the old nor the new one; unknown: not seen."""
 
 TrainingSign = Literal["optimizer", "backward", "gradients"]
 """optimizer: one of torch's stepped; the others: the program steps by itself."""
@@ -375,6 +378,8 @@ class Run:
     """Device allocator peak with freed blocks: the card must give it."""
     losses: tuple[float, ...] = ()
     effects: Effects = field(default_factory=Effects)
+    work: WorkFacts | None = None
+    """None where the process could not tell: it was killed, or has no probe."""
     ceilings: tuple[LoaderCeiling, ...] = ()
     """Of a process that worked alone."""
     syncs: tuple[SyncPoint, ...] = ()

@@ -25,6 +25,7 @@ from . import (
     overrides,
     record,
     training_hooks,
+    work_facts,
 )
 from .session import Session
 
@@ -32,6 +33,7 @@ HOOKS = (
     cuda_stand_in.install, dataloader_hooks.install, module_hooks.install,
     training_hooks.backwards, training_hooks.asked_for, training_hooks.scaler,
     training_hooks.optimizers, training_hooks.recomputing, cuda_events.install, overrides.install,
+    work_facts.install, work_facts.schedules, work_facts.averages,
 )  # fmt: skip
 """Parts hooked one by one: where one cannot be, the others are."""
 

@@ -7,7 +7,7 @@ from threading import get_ident
 from time import perf_counter as clock
 from typing import Any
 
-from . import batches, call_sites
+from . import batches, call_sites, work_facts
 from .batches import note_padding
 from .recorder import PASS_ENDED
 from .session import Session
@@ -57,6 +57,7 @@ def install(torch: Any, session: Session) -> None:
         if session.diagnosis is not None:
             return _diagnosed(session, index, fetch, self)
         session.step_ended(enter, ("fetch", index))
+        session.attempt(work_facts.asked_next, session, self)
         works = session.thread in (None, get_ident())  # else work goes on
         was_open = works and session.entrance.shut()  # transforms are modules too
         begun = clock()
@@ -64,6 +65,7 @@ def install(torch: Any, session: Session) -> None:
             batch = fetch(self)
         except StopIteration:
             session.recorder.add(("pass_end", enter, clock(), index, PASS_ENDED))
+            session.attempt(work_facts.ended, session, self)
             raise
         except Exception as problem:
             session.attempt(session.record_exception, problem, "loading")
@@ -75,7 +77,8 @@ def install(torch: Any, session: Session) -> None:
         try:
             opened = self.__dict__.pop(OPENED, None)
             at_once = opened is not None and enter - opened[1] < AT_ONCE_S
-            _came(session, index, batch, opened[0] if at_once else enter, end)
+            items = _came(session, index, batch, opened[0] if at_once else enter, end)
+            session.attempt(work_facts.came, session, self, batch, items)
         except Exception as problem:
             session.step_aside(problem)
         session.spent_s += clock() - end + begun - enter
@@ -92,7 +95,7 @@ def _diagnosed(session: Session, index: int, fetch: Any, iterator: Any) -> Any:
         session.fetching = False
 
 
-def _came(session: Session, index: int, batch: Any, enter: float, end: float) -> None:
+def _came(session: Session, index: int, batch: Any, enter: float, end: float) -> float:
     facts = session.loaders[index]
     with session.unseen():
         items = facts["counter"].count(batch)
@@ -104,6 +107,7 @@ def _came(session: Session, index: int, batch: Any, enter: float, end: float) ->
             padding = facts["padding"]
             if padding is not None and not note_padding(padding, batch):
                 facts["padding"] = None
+    return float(items)
 
 
 def built(session: Session, loader: Any) -> None:
@@ -134,6 +138,7 @@ def built(session: Session, loader: Any) -> None:
         thread=None,
         data=id(loader.dataset),
     )
+    work_facts.built(facts, session.torch, loader)
     session.loaders.append(facts)
     loader.__dict__[NUMBER] = (session.pid, len(session.loaders) - 1)
     describe(session, len(session.loaders) - 1)
@@ -180,14 +185,17 @@ def begins(session: Session, iterator: Any, loader: Any) -> None:
     )
     if session.plan.get("ceilings_workers") and not arguments["persistent_workers"]:
         facts["loader"] = lambda: loader  # one in the `for` line is gone at once
+    session.attempt(work_facts.begins, session, facts, iterator, loader)
     describe(session, index)
 
 
-def describe(session: Session, index: int) -> None:
+def describe(session: Session, index: int, at_end: bool = False) -> None:
     facts = session.loaders[index]
     content = {name: facts[name] for name in DESCRIBED}
     content["other_thread"] = len({session.thread, facts["thread"]} - {None}) > 1
     content.update(facts["padding"] or {})
+    if at_end:
+        content["work"] = facts["work"].content(session)
     session.recorder.add(("loader", index, content))
 
 

@@ -11,7 +11,7 @@ import sys
 import threading
 from typing import Any, Callable
 
-from . import cuda_events, dataloader_hooks, module_facts, training_hooks
+from . import cuda_events, dataloader_hooks, module_facts, training_hooks, work_facts
 from .recorder import VERSION, write_whole
 from .session import Session
 
@@ -47,7 +47,7 @@ def keep(session: Session) -> None:
     if session.device is not None:
         session.attempt(session.device.finish)
     for index in range(len(session.loaders)):
-        session.attempt(dataloader_hooks.describe, session, index)
+        session.attempt(dataloader_hooks.describe, session, index, True)
     for entry in session.modules:
         session.attempt(module_facts.describe, session, entry, True)
     session.recorder.close()
@@ -84,6 +84,7 @@ def facts(session: Session) -> None:
         "collectives": collectives,
         "card": lambda: cuda_events.card_facts(session),
         "losses": lambda: training_hooks.loss_values(session),
+        "work": lambda: work_facts.content(session),
     }
     for name, fact in read.items():
         try:

@@ -101,6 +101,8 @@ class Session:
         """Overrides on each module with parameters, at its first call."""
         self.entrance: Any = None
         """Notices calls of modules from outside any module."""
+        self.passes_begun = 0
+        """Passes over loaders so far, which forked workers inherit."""
         self.reset()
 
     def reset(self) -> None:
@@ -144,6 +146,20 @@ class Session:
         self.updates = 0
         """Steps of optimizers so far."""
         self.optimizers_built = 0
+        self.rates: dict[int, list[tuple[Any, ...]]] = {}
+        """Learning rate, and steps and losses so far, of the first updates by optimizer."""
+        self.schedule_steps = 0
+        self.average_steps = 0
+        """Steps of torch's running averages of weights."""
+        self.losses_seen = 0
+        """Losses that gradients were asked of."""
+        self.optimizer_settings: dict[str, float] = {}
+        self.batch_statistics: bool | None = None
+        """A network normalises by the batch it trains on."""
+        self.questions: set[str] = set()
+        """What the program asked of its worker's info."""
+        self.worker_facts: dict[str, Any] = {}
+        """What this worker tells the main process."""
         self.facts: dict[str, Any] = {"skipped_updates": 0, "arguments": {}}
         """Facts of the whole process, by name in the record."""
         self.writes: list[str] = []

@@ -7,6 +7,7 @@ import sys
 from time import perf_counter as clock
 from typing import Any
 
+from . import work_facts
 from .module_hooks import compiling_of
 from .session import Session
 
@@ -95,6 +96,7 @@ def _keep_loss(session: Session, tensors: Any, gradients: Any) -> None:
             unscaled = tensor.data  # as detach(), but no dispatch mode sees it
     if unscaled is not None:  # a CUDA graph writes each loss to the same place
         session.losses.append(unscaled.clone() if session.graph_replayed else unscaled)
+        session.losses_seen += 1
         if len(session.losses) > 2 * LOSSES_KEPT:
             del session.losses[LOSSES_KEPT]
 
@@ -159,6 +161,7 @@ def optimizers(torch: Any, session: Session) -> None:
             held[NUMBER] = next(fresh)
             session.attempt(stepped, session, optimizer)
         number = held[NUMBER]
+        session.attempt(work_facts.updated, session, optimizer, number)
         session.recorder.add(("step", entered or end, end, number))
         entered = 0.0
         if session.diagnosis is not None:
@@ -171,8 +174,13 @@ def optimizers(torch: Any, session: Session) -> None:
 
 
 def stepped(session: Session, optimizer: Any) -> None:
-    """Record at its first step whether an optimizer is fused."""
+    """Record at its first step whether an optimizer is fused, and its settings."""
     groups = optimizer.param_groups
+    if not session.optimizer_settings:
+        session.optimizer_settings = work_facts.settings_of(optimizer)
+    session.batch_statistics = session.batch_statistics or work_facts.batch_statistics(
+        session
+    )
     if groups and "fused" in groups[0]:
         session.facts.setdefault("fused", bool(groups[0]["fused"]))
 

@@ -19,6 +19,7 @@ from advisor.report.bottleneck import diagnose, typical
 from advisor.report.schema import CandidateEntry, Gain, Report, Side, TrialEntry
 from advisor.report.verdict import TuningResult, whole_gain
 from advisor.stats import walsh_interval
+from advisor.tuner import same_work
 from advisor.tuner.state import TunerState
 
 ISOLATION = {
@@ -49,6 +50,7 @@ def optimize_report(found: TuningResult) -> Report:
         before=before,
         after=after,
         changes=_changes(state, winner),
+        observed=same_work.observed(state.originals, tuned[-1]) if tuned else {},
         runs=sum(not attempt.reused for attempt in found.lab.attempts),
         wall_s=round(found.wall_s, 1),
         config=", ".join(map(str, found.configs)),

@@ -217,6 +217,8 @@ class Report(Part):
     before: Side
     after: Side
     changes: tuple[Change, ...] = ()
+    observed: dict[str, str] = Field(default_factory=dict)
+    """What the tuned trials were seen to do alike: `items` of a pass, `updates` of a training."""
     runs: int
     """Processes used by this call."""
     wall_s: float

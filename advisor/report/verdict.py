@@ -316,12 +316,16 @@ def best_candidate(found: TuningResult) -> CandidateEntry | None:
     tried = [each for each in state.confirmations if _compared(each, state)]
     known = {each.ab_test.after.candidate.key for each in tried}
     known |= {suggestion.variant.candidate.key for suggestion in state.suggestions}
-    by_hand = {(s.knob.document, s.knob.path) for s in state.suggestions if s.knob}
     for ratio, candidate, why in _faster(found):
-        advised = all((each.document, each.path) in by_hand for each in candidate.changes)
-        if not why and candidate.key not in known and not advised:
+        if not why and candidate.key not in known and not _is_advised(state, candidate):
             return CandidateEntry(label=candidate.label, ratio=ratio)
     return None
+
+
+def _is_advised(state: TunerState, candidate: Candidate) -> bool:
+    """True if all its changes are suggested to the user."""
+    by_hand = {(s.knob.document, s.knob.path) for s in state.suggestions if s.knob}
+    return all((each.document, each.path) in by_hand for each in candidate.changes)
 
 
 def _compared(
@@ -366,7 +370,7 @@ def _faster(found: TuningResult) -> list[tuple[float, Candidate, str]]:
         if run is None or not candidate.changes or not state.originals:
             continue
         if attempt.request.purpose in {"search", "confirm"} and (
-            why := _refusal(state, run)
+            why := _refusal(state, run, advised=_is_advised(state, candidate))
         ):
             refused[candidate.key] = why
         if attempt.request.purpose == "search":
@@ -378,10 +382,12 @@ def _faster(found: TuningResult) -> list[tuple[float, Candidate, str]]:
     ]
 
 
-def _refusal(state: TunerState, run: Run) -> str:
+def _refusal(state: TunerState, run: Run, *, advised: bool) -> str:
     """Reason against a candidate that ran so; empty without one."""
     broken = state.context.objective.broken(run)
-    return unusable(state, run) or (f"was outside of {broken[0].text}" if broken else "")
+    return unusable(state, run, advised=advised) or (
+        f"was outside of {broken[0].text}" if broken else ""
+    )
 
 
 ENDED = 2.0

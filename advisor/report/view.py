@@ -5,7 +5,7 @@ is empty, and its template leaves it out.
 """
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -28,14 +28,13 @@ from advisor.report.schema import (
     TrialEntry,
 )
 
-EFFECTS = {
-    "free": "same work",
-    "training": "an update has as many samples as before",
-    "numeric": "rounding changes",
-    "quality": "the product changes",
-}
-"""Class of a change to its effect on results."""
+OF_UPDATES = ("grad_accum", "grad_checkpoint", "fused_kernels")
+"""Kinds whose effect is seen in updates; a training's batch is one, too."""
+TRADED = {"numeric": "rounding changes", "quality": "the product changes"}
+"""What a change within a declared tolerance does to results, by its class."""
+UNSEEN = "its work showed no difference"
 OTHER_DRAWS = "same distribution; random draws may differ"
+"""Of a program whose items could not be told apart; the second of an inference's batch."""
 ALWAYS_SHOWN = "energy"
 """Metric shown wherever measured; others if asked for."""
 OUTCOME_ORDER = ("changed", "advised", "kept", "ignored", "skipped", "refused", "listed")
@@ -287,7 +286,9 @@ def before_and_after(report: Report) -> Table | None:
     if not report.changes:
         return table(("", "as it is"), "lr", [row[:2] for row in rows])
     return table(
-        ("", "before", "after", "change"), "lrrl", [*rows, *_changed(report.changes)]
+        ("", "before", "after", "change"),
+        "lrrl",
+        [*rows, *_changed(report.changes, report.observed)],
     )
 
 
@@ -299,13 +300,18 @@ def free_part(report: Report) -> str:
     return f"The settings that keep results give {report.gain_free.text} of that."
 
 
-def _changed(changes: Sequence[Change]) -> Iterator[tuple[str, ...]]:
+def _changed(
+    changes: Sequence[Change], observed: Mapping[str, str]
+) -> Iterator[tuple[str, ...]]:
     """Rows of changed settings, by short names where these differ."""
     leaves = [leaf_of(change.path) for change in changes]
     for change, leaf in zip(changes[:MOST_CHANGES], leaves, strict=False):
         name = markdown.code(leaf if leaves.count(leaf) == 1 else change.path)
-        draws = change.knob_class == "free" and change.kind == "batch_size"
-        effect = OTHER_DRAWS if draws else EFFECTS[change.knob_class]
+        batch = change.kind == "batch_size" and change.knob_class == "training"
+        of_updates = batch or change.kind in OF_UPDATES
+        unseen = OTHER_DRAWS if change.kind == "batch_size" and not batch else UNSEEN
+        seen = observed.get("updates" if of_updates else "items", unseen)
+        effect = TRADED.get(change.knob_class, seen)
         yield name, markdown.value(change.old), markdown.value(change.new), effect
     if len(changes) > MOST_CHANGES:
         yield f"and {len(changes) - MOST_CHANGES} more, in the diff", "", "", ""

@@ -20,6 +20,7 @@ from advisor.model import (
     RunPhase,
     Straggler,
     Trial,
+    WorkFacts,
 )
 from advisor.runner.monitor import TrialExit
 from advisor.runner.process_records import ProcessRecord
@@ -154,6 +155,7 @@ def probed_run(processes: Sequence[ProcessRecord]) -> Run | None:
         peak_mem_gib=_largest(memory),
         peak_device_gib=_largest(rank.record.memory.get("reserved_gib") for rank in ranks),
         effects=_effects(lead, ranks),
+        work=_work(lead),
         cards=tuple(_known(rank.record.card for rank in ranks)),
         ranks=len(ranks),
         straggler=straggler,
@@ -246,6 +248,16 @@ def _effects(lead: Rank, ranks: Sequence[Rank]) -> Effects:
         recomputes=record.recomputes,
         arguments=tuple(record.arguments.items()),
     )
+
+
+def _work(lead: Rank) -> WorkFacts | None:
+    """Work of the rank that speaks for all, with the samples of all in an update."""
+    work, record = lead.run.work, lead.record
+    if work is None:
+        return None
+    ranks = record.world_size if record.together else 1
+    samples = None if work.update_samples is None else work.update_samples * ranks
+    return replace(work, updates=record.work, update_samples=samples)
 
 
 def joined(runs: Sequence[Run]) -> Run:

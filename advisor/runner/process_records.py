@@ -23,7 +23,15 @@ from pydantic_core import from_json
 from advisor.analysis.events import LARGEST, Finite, Moment, bounded
 from advisor.analysis.measurement import Measurement
 from advisor.files import reading
-from advisor.model import Card, Flops, Footprint, JsonScalar, LoaderCeiling, WhatIfOutcome
+from advisor.model import (
+    Card,
+    Flops,
+    Footprint,
+    JsonScalar,
+    LoaderCeiling,
+    UpdateWork,
+    WhatIfOutcome,
+)
 from advisor.probe.recorder import VERSION
 from advisor.runner.output import plain
 
@@ -109,6 +117,7 @@ class ProcessRecord:
     footprint: Footprint | None = None
     trace: dict[str, object] | None = None
     """Operations of one step, unread."""
+    work: UpdateWork | None = None
 
     measurement: InstanceOf[Measurement] = NOTHING_MEASURED
     """Measurement from the event log, not part of the record."""

@@ -11,13 +11,12 @@ from advisor.model import UNFINISHED, Knob, Purpose, Run
 from advisor.tuner.confirm import memory_caveat, wanted_rounds
 from advisor.tuner.effects import is_ignored, is_only_suggested, set_ignored, training_note
 from advisor.tuner.quality_gate import passes_gate
-from advisor.tuner.search import largest_batch, unusable, worker_counts
+from advisor.tuner.search import largest_batch, leave_out, unusable, worker_counts
 from advisor.tuner.state import (
     FEWEST_ROUNDS,
     GOOD_ROUNDS,
     MARGIN,
     OUT_OF_TIME,
-    LeftOut,
     Stage,
     Suggestion,
     Trials,
@@ -315,20 +314,9 @@ def try_variant(
         variant.whatif and not counts_alike(state, run)
     ):
         return state, None
-    if why := unusable(state, run):
+    if why := unusable(state, run, advised=knob is not None):
         return leave_out(state, variant, run, f". It {why}."), None
     return state, run
-
-
-def leave_out(
-    state: TunerState, variant: Variant, run: Run, why: str, *, is_open: bool = False
-) -> TunerState:
-    """Keep a faster variant for the report, and the reason against it."""
-    gain = state.gain_over_incumbent(run)
-    if gain <= 1 + state.tie_threshold:
-        return state
-    entry = LeftOut(variant.whatif or variant.label, gain, why, is_open)
-    return replace(state, left_out=(*state.left_out, entry))
 
 
 def counts_alike(state: TunerState, run: Run) -> bool:

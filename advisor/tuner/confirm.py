@@ -9,7 +9,7 @@ from advisor.executor.comparison import AFTER, BEFORE, MOST_COLLAPSED, Compariso
 from advisor.executor.requests import ABTest, Variant
 from advisor.model import Candidate, Failure, Run
 from advisor.tuner import output_check
-from advisor.tuner.search import later_items, unusable
+from advisor.tuner.search import accepting, later_items, other_work, unusable
 from advisor.tuner.state import (
     FEWEST_ROUNDS,
     GOOD_ROUNDS,
@@ -103,6 +103,12 @@ def with_comparison(state: TunerState, winner: Candidate, result: Comparison) ->
         return refuse_batch(state, winner, f"{max(later)}.")
     if any(lost):
         return refuse_batch(state, winner, f"loses or changes results. {max(lost)}")
+    others = [other for run in result.runs(AFTER) if (other := other_work(state, run))]
+    if others:
+        worst = max(others, key=lambda each: each.refused)
+        return refuse(
+            state, winner, f"would do other work. {worst.sentence}{accepting(worst)}"
+        )
     state = replace(state, confirmations=(*state.confirmations, result))
     if result.failure is not None or is_significant(state, result):
         return state
@@ -113,8 +119,15 @@ def with_comparison(state: TunerState, winner: Candidate, result: Comparison) ->
 
 def refuse_batch(state: TunerState, winner: Candidate, why: str) -> TunerState:
     """Without `winner`'s confirmations, with the reason against its batch."""
+    return refuse(state, winner, why, ("batch_size",))
+
+
+def refuse(
+    state: TunerState, winner: Candidate, why: str, kinds: Sequence[str] = ()
+) -> TunerState:
+    """Without `winner`'s confirmations, with the reason against its changes of `kinds`."""
     for change in winner.changes:
-        if change.kind == "batch_size":
+        if change.kind in (kinds or {change.kind}):
             reason = f"Not written: {change.new} {why}"
             state = state.set_verdict(change, "kept", reason)
     confirmed = state.confirmations

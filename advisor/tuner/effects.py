@@ -4,6 +4,7 @@ from advisor import knobs, numbers
 from advisor.knobs.registry import REGISTRY, loader_arguments
 from advisor.knobs.tree import number_of
 from advisor.model import Candidate, Change, EffectVerdict, Knob, Run
+from advisor.tuner import same_work
 from advisor.tuner.state import TunerState, change_of
 
 MAY_TRAIN = (
@@ -24,7 +25,7 @@ def verdict(change: Change, before: Run, after: Run) -> EffectVerdict:
             return "took effect"
         if change.kind == "batch_size" and seen.batch_asked == change.new:
             return "took effect"  # the data did not fill it
-        return "ignored" if value == spec.observed(old) else "unknown"
+        return "ignored" if value == spec.observed(old) else "other"
     if change.kind == "precision" and (seen.dtype or seen.autocast_dtype):
         same = (seen.dtype, seen.autocast_dtype) == (old.dtype, old.autocast_dtype)
         return "ignored" if same else "took effect"
@@ -73,7 +74,8 @@ def is_only_suggested(state: TunerState, knob: Knob) -> bool:
     if state.context.workload.validation:
         return True
     value = state.current(knob)
-    if not state.trains or not isinstance(value, int):
+    accepted = "update-samples" in state.context.workload.accept
+    if not state.trains or accepted or not isinstance(value, int):
         return False
     larger = state.with_value(knob, 2 * value)
     return not isinstance(larger, knobs.InvalidChange) and all(
@@ -82,15 +84,18 @@ def is_only_suggested(state: TunerState, knob: Knob) -> bool:
 
 
 def alters_training(state: TunerState, candidate: Candidate, run: Run) -> bool:
-    """True if `candidate` changes the samples of an update.
+    """True if `candidate` changes the samples of an update, as far as seen.
 
-    A moving accumulation offsets it if the program was seen to follow. Likewise if torch's
-    optimizer steps and nothing could be seen.
+    Where either run did not show them, a moving accumulation offsets the batch: if the
+    program was seen to follow, or if torch's optimizer steps and no value was seen at all.
     """
     if not (state.trains or run.trains) or all(
         c.kind != "batch_size" for c in candidate.changes
     ):
         return False
+    before, after = same_work.update_samples(state.original), same_work.update_samples(run)
+    if before and after:
+        return abs(after - before) > same_work.TIE * before
     along = [change for change in candidate.changes if change.kind == "grad_accum"]
     certain = run.effects.trains in {None, "optimizer"}
     followed = {"took effect", "unknown"} if certain else {"took effect"}

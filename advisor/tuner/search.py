@@ -15,8 +15,8 @@ from advisor.analysis import trend
 from advisor.executor.comparison import COLLAPSED
 from advisor.executor.requests import TrialRequest, Variant
 from advisor.machine.readings import GIB
-from advisor.model import UNFINISHED, Candidate, Failure, Knob, Run
-from advisor.tuner import output_check
+from advisor.model import UNFINISHED, Candidate, Failure, Knob, Run, WorkDifference
+from advisor.tuner import output_check, run_length, same_work
 from advisor.tuner.effects import (
     alters_training,
     is_ignored,
@@ -26,6 +26,7 @@ from advisor.tuner.effects import (
 from advisor.tuner.state import (
     MIN_STEPS,
     OUT_OF_TIME,
+    LeftOut,
     Stage,
     TunerState,
     make_request,
@@ -69,6 +70,8 @@ class Grid:
     sigma: float
     most: int
     stop: str = FLAT
+    workers_stop: str = ""
+    """Why no other number of workers may be written; empty if they may."""
     refused: frozenset[GridPoint] = frozenset()
 
     def forecast(self, point: GridPoint) -> Forecast:
@@ -123,6 +126,12 @@ def is_count(value: object, least: int = 1) -> bool:
 
 def explore(state: TunerState, batch: Knob | None, workers: Knob | None) -> Stage:
     """Run promising points, then take the smallest that ties with the fastest."""
+    length = run_length.length_of(state, batch) if batch is not None else None
+    if batch is not None and length and "counters" not in state.context.workload.accept:
+        state, by_batches = yield from run_length.counts_batches(state, length)
+        if by_batches:
+            state = state.set_verdict(batch, "kept", run_length.why_kept(length, batch))
+            return (yield from explore(state, None, workers)) if workers else state
     grid = start_grid(state, batch, workers)
     while True:
         point, promise = most_promising(state, grid)
@@ -154,7 +163,17 @@ def explore(state: TunerState, batch: Knob | None, workers: Knob | None) -> Stag
                 left = [None if each is knob else each for each in grid.knobs]
                 return (yield from explore(state, *left)) if any(left) else state
         grid = replace(grid, points=(*grid.points, point_of(state, run, point)))
-        if why := refusal(state, point, candidate, run):
+        differs = other_work(state, run)
+        if differs is not None and differs.of_workers and point[1] != grid.start[1]:
+            state = leave_out(state, request.variant, run, f". {differs.sentence}")
+            why = f"{differs.sentence}{accepting(differs)}"
+            grid = replace(grid.without(point, why, larger=False), workers_stop=why)
+        elif why := refusal(state, point, candidate, run):
+            state = (
+                state
+                if differs is None
+                else leave_out(state, request.variant, run, f". {why}.")
+            )
             grid = grid.without(point, why)
         elif state.context.objective.broken(run):
             grid = outside_constraint(state, grid, point, run)
@@ -238,14 +257,30 @@ def is_outlier(state: TunerState, grid: Grid, point: GridPoint, run: Run) -> boo
     return rate < grid.forecast(point).log_rate - math.log(COLLAPSED) and not is_level
 
 
-def unusable(state: TunerState, run: Run) -> str:
+def other_work(
+    state: TunerState, run: Run, *, advised: bool = False
+) -> WorkDifference | None:
+    """Worst way in which `run` did other work than the original; None if it did the same.
+
+    What the user accepted is none; of what is only `advised`, neither is what they may want.
+    """
+    accepted = state.context.workload.accept
+    for each in same_work.differences(state.originals, run):
+        if each.cause not in accepted and (each.refused or not advised):
+            return each
+    return None
+
+
+def unusable(state: TunerState, run: Run, *, advised: bool = False) -> str:
     """Reason against any candidate that ran so; else empty."""
     if run.way != state.original.way:
         return (
             f"was counted by {run.way}, the original by {state.original.way}: such rates do not "
             "compare"
         )
-    return later_items(state, state.originals, run) or _unusable(state, run)
+    return later_items(state, state.originals, run) or _unusable(
+        state, run, advised=advised
+    )
 
 
 def later_items(state: TunerState, originals: Sequence[Run], run: Run) -> str:
@@ -259,14 +294,34 @@ def later_items(state: TunerState, originals: Sequence[Run], run: Run) -> str:
     )
 
 
-def _unusable(state: TunerState, run: Run) -> str:
+def _unusable(state: TunerState, run: Run, *, advised: bool) -> str:
     """Reason against its results, or its memory; else empty."""
     if lost := output_check.output_regression(state.originals, run):
         return f"would change results. {lost}".rstrip(".")
+    if other := other_work(state, run, advised=advised):
+        return f"would do other work. {other.sentence}{accepting(other)}".rstrip(".")
     limit_gib = state.context.memory_limit_gib
     if (run.peak_mem_gib or 0.0) > limit_gib:
         return f"peaked at {run.peak_mem_gib:.2f} GiB, of {limit_gib:.2f} GiB usable"
     return ""
+
+
+def accepting(other: WorkDifference) -> str:
+    """How to have it all the same, if a user may want that."""
+    if other.refused:
+        return ""
+    return f' To accept it: `accept = ["{other.cause}"]` in gpu-advisor.toml.'
+
+
+def leave_out(
+    state: TunerState, variant: Variant, run: Run, why: str, *, is_open: bool = False
+) -> TunerState:
+    """Keep a faster variant for the report, and the reason against it."""
+    gain = state.gain_over_incumbent(run)
+    if gain <= 1 + state.tie_threshold:
+        return state
+    entry = LeftOut(variant.whatif or variant.label, gain, why, is_open)
+    return replace(state, left_out=(*state.left_out, entry))
 
 
 def refusal(state: TunerState, point: GridPoint, candidate: Candidate, run: Run) -> str:
@@ -276,7 +331,8 @@ def refusal(state: TunerState, point: GridPoint, candidate: Candidate, run: Run)
     seen = run.effects.batch
     if seen is not None and seen < point[0]:
         return f"the program never filled a batch of {point[0]}: it saw {seen:g}"
-    if alters_training(state, candidate, run):
+    accepted = "update-samples" in state.context.workload.accept
+    if not accepted and alters_training(state, candidate, run):
         return f"{point[0]} would change the samples of each update"
     return ""
 
@@ -378,7 +434,8 @@ def grid_points(state: TunerState, grid: Grid) -> list[GridPoint]:
     limit_gib = state.context.memory_limit_gib
     batches = [b for b in batches if b <= most and expected_gib(grid.runs, b) <= limit_gib]
     counts = {workers}
-    counts |= worker_counts(state, workers) if grid.knobs[1] is not None else set()
+    if grid.knobs[1] is not None and not grid.workers_stop:
+        counts |= worker_counts(state, workers)
     found = [(each, count) for each in {*batches, batch} for count in sorted(counts)]
     return [point for point in found if point not in {*grid.refused, *grid.runs}]
 
@@ -516,6 +573,8 @@ def decide_workers(
     if chosen[1] != knob.value:
         reason = "By the curve fitted to all runs, the smallest count that was as fast."
         return state.set_verdict(knob, "found", reason)
+    if grid.workers_stop:
+        return state.set_verdict(knob, "kept", f"Not written: {grid.workers_stop}")
     if {point[1] for point in grid.runs} - {grid.start[1]}:
         tested = "No value tested was faster"
         if not ran_alone(grid, 1):

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal, NamedTuple, Self, TypeVar
+from typing import Literal, NamedTuple, Self, TypeGuard, TypeVar
 
 from advisor import config as documents, knobs, numbers
 from advisor.executor.comparison import AFTER, COLLAPSED, Comparison
@@ -463,12 +463,58 @@ class TunerState:
         moved = move(value, beside)
         if isinstance(moved, knobs.InvalidChange):
             return moved
+        along = self._accumulation_elsewhere(knob, value)
+        if isinstance(along, knobs.InvalidChange):
+            return along
+        moved = (*moved, *along)
         change = change_of(self.best, knob)
         if change is not None and value == knob.value:  # links go back too
             away = move(change.new, beside, beyond=True)
             back = () if isinstance(away, knobs.InvalidChange) else away
             moved = (*moved, *(replace(each, new=each.old) for each in back))
         return self.best.with_changes(*moved)
+
+    def _accumulation_elsewhere(
+        self, knob: Knob, value: JsonScalar
+    ) -> tuple[Change, ...] | knobs.InvalidChange:
+        """Accumulation of another document that keeps the samples of an update.
+
+        Within a document links say what moves along; a batch in `data.yaml` belongs to the only
+        accumulation of `train.yaml`, or of the command line.
+        """
+        linked = [
+            path
+            for source in self.context.sources
+            for link in source.findings.links
+            if link.kind == "product" and source.document.name == knob.document
+            for path in link.paths
+        ]
+        if knob.kind != "batch_size" or knob.scope == "global" or knob.path in linked:
+            return ()
+        others = [
+            each
+            for each in self.of_kind("grad_accum")
+            if each.document != knob.document and each.editable
+        ]
+        batches = [each for each in self.of_kind("batch_size") if each.scope != "global"]
+        counts = (knob.value, others[0].value if len(others) == 1 else None, value)
+        old, accumulation, new = counts
+        if len(batches) != 1 or not (
+            is_whole(old) and is_whole(accumulation) and is_whole(new)
+        ):
+            return ()
+        if accumulation == 1:
+            return ()
+        if old * accumulation % new:
+            return knobs.InvalidChange(
+                reason=f"the product {old} x {accumulation} of {knob.path} and {others[0].path} "
+                "cannot be kept"
+            )
+        source = next(
+            s for s in self.context.sources if s.document.name == others[0].document
+        )
+        moved = old * accumulation // new
+        return knobs.move(source.document, source.findings, others[0].path, moved)
 
     def plan(self, candidate: Candidate, **more: object) -> MeasurePlan:
         workload = self.context.workload
@@ -494,6 +540,11 @@ class TunerState:
             # a power of two: the next call finds this run in its history
             longest_s=2.0 ** math.ceil(math.log2(max(LEAST_S, stepping_s))),
         )
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """True for a count of one or more."""
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def key_of(knob: Knob | Change) -> KnobKey:

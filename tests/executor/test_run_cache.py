@@ -36,6 +36,20 @@ def test_memory_that_ran_out_beside_others_is_tried_again(
     assert (found.find("key") is not None) is remembered
 
 
+@pytest.mark.parametrize(
+    ("kind", "remembered"), [("gpu-oom", False), ("shm", False), ("crash-step", True)]
+)
+def test_a_later_call_tries_again_what_the_machine_had_no_room_for(
+    kind, remembered, tmp_path
+) -> None:
+    """Within a call it would fail again; a week later the machine may be mended."""
+    now = cache(tmp_path)
+    now.append("key", a_failure(kind))
+    assert now.find("key") is not None
+    later = cache(tmp_path, since=time.time() + 1.0)
+    assert (later.find("key") is not None) is remembered
+
+
 def test_a_round_uses_no_run_of_an_earlier_call(tmp_path) -> None:
     """A search does; the arms of a pair must have run on one day."""
     cache(tmp_path).append("key", a_run())

@@ -89,6 +89,35 @@ def test_no_batch_is_tried_that_the_data_cannot_fill(tmp_path) -> None:
     assert "the dataset has 100 items" in search.decisions["batch_size"].reason
 
 
+@pytest.mark.parametrize("spelled", ['"4"', "4.0"])
+def test_a_count_is_tuned_in_its_own_spelling(tmp_path, spelled) -> None:
+    """Text stays text, and a fraction keeps its point."""
+    engine = on_formula(load_s=1e-6, step_kind="loader batch")
+    search = formula_search(
+        tmp_path, engine, f"batch_size: {spelled}\n", workload={"phase": "test"}
+    )
+    new = search.values["batch_size"]
+    assert new > 4
+    document = search.context.sources[0].document
+    written = document.with_values(search.winner.values_in(document.name)).decode()
+    assert written == f"batch_size: {spelled.replace('4', str(new))}\n"
+
+
+def test_an_accumulation_on_the_command_line_makes_up_for_a_batch_of_the_config(tmp_path) -> None:
+    """The product is kept wherever its factors stand."""
+    engine = on_formula(
+        load_s=1e-6,
+        step_kind="training step",
+        observed={"trains": "optimizer"},
+        names={"accumulation_steps": "--accumulation-steps"},
+        coded={"--accumulation-steps": 8},
+    )
+    words = ("--accumulation-steps", "8")
+    search = formula_search(tmp_path, engine, "batch_size: 4\n", options=words)
+    values = {change.kind: change.new for change in search.winner.changes}
+    assert values["batch_size"] * values["grad_accum"] == 32
+
+
 NEUTRAL = (
     ("batch_size: 4\naccumulation_steps: 1\n", "batch_size"),
     ("global_batch_size: 4\nbatch_size: 4\naccumulation_steps: 1\n", "batch_size"),

@@ -135,13 +135,17 @@ def formula_search(
     history: History | None = None,
     objective: Objective = THROUGHPUT,
     safe: bool = False,
+    options: tuple[str, ...] = (),
 ) -> FormulaSearch:
-    """A search over the config `text` in `folder`, whose trials `engine` answers."""
+    """A search over the config `text` in `folder`, whose trials `engine` answers.
+
+    `options` are further words of its command.
+    """
     folder.mkdir(exist_ok=True)
     config = folder / name
     config.write_text(text)
     document = documents.read(config)
-    command = documents.of_command(["python", "train.py", "-c", str(config)])
+    command = documents.of_command(["python", "train.py", "-c", str(config), *options])
     context = TuningContext(
         sources=tuple(Source(document=d, findings=knobs.find(d)) for d in (document, command)),
         workload=Workload.model_validate({"command": "x", "unit": "item", **(workload or {})}),

@@ -1,0 +1,266 @@
+"""State that items of a dataset may depend on: numbers, sizes and random generators.
+
+A dataset is copied into each worker. What it keeps from item to item, or is told between
+passes, is then another's in every copy; so two readings around an item tell what may not
+be moved into workers. Nothing is called but `vars`, and no property of the program runs.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import random
+import sys
+import types
+import zlib
+from collections import deque
+from typing import Any, Iterator
+
+from . import call_sites
+
+DEPTH = 8
+"""Levels below the dataset: transforms stand in a list, in a wrapper, in a subset."""
+MOST = 600
+"""Values read; a dataset of many parts is known by its first ones."""
+PLACES = 8
+"""Elements of a container that are read, evenly spread."""
+COUNTED = 100_000
+"""Longest list whose empty places are counted: 1 ms."""
+METHODS = (
+    "__getitem__", "__getitems__", "__iter__", "__call__", "forward",
+)  # fmt: skip
+"""Where items are made; what these functions name is a part of the state."""
+SHARED = ("multiprocessing", "ctypes", "mmap", "_thread", "threading", "logging", "_io")
+"""Modules whose objects are shared with copies, or tell nothing."""
+
+State = dict[str, "tuple[str, Any]"]
+"""Path to kind and value: value, size, order, array or generator."""
+
+
+def read(roots: dict[str, Any]) -> State:
+    """Read what the `roots` hold, each with its path."""
+    found: State = {}
+    seen: set[int] = set()
+    queue = deque((path, value, 0, True) for path, value in roots.items())
+    left = MOST
+    while queue and left:
+        path, value, depth, own = queue.popleft()
+        left -= 1
+        generator = generator_state(value)
+        if generator is not None:
+            found[path] = ("generator", generator)
+        elif value is None or isinstance(value, (bool, int, float, str, bytes)):
+            if own:
+                plain = value if isinstance(value, (bool, int, float)) else hash(value)
+                found[path] = ("value", plain)
+        elif id(value) not in seen:
+            seen.add(id(value))
+            if own:
+                found.update(_facts(path, value))
+            if depth < DEPTH:
+                queue.extend(
+                    (f"{path}.{name}", part, depth + 1, own and is_own)
+                    for name, part, is_own in _parts(value)
+                )
+    return found
+
+
+def changes(before: State, after: State) -> dict[str, str]:
+    """Paths that differ, with their kind.
+
+    A value that comes up, as a file that is opened once, is no change.
+    """
+    return {
+        path: kind
+        for path, (kind, value) in after.items()
+        if path in before
+        and before[path][0] == kind
+        and before[path][1] != value
+        and not (kind == "value" and None in (value, before[path][1]))
+    }
+
+
+def growth(path: str, before: State, after: State) -> int:
+    """By how much a whole number grew; 0 for any other value."""
+    old, new = before[path][1], after[path][1]
+    return max(0, new - old) if type(old) is int and type(new) is int else 0
+
+
+def generators(state: State) -> dict[str, str]:
+    return {path: value for path, (kind, value) in state.items() if kind == "generator"}
+
+
+def generator_state(value: Any) -> str | None:
+    """Digest of a random generator's state; None for any other value."""
+    kind = type(value)
+    library, name = kind.__module__.partition(".")[0], kind.__name__
+    try:
+        if isinstance(value, random.Random):
+            system = isinstance(value, random.SystemRandom)
+            return None if system else _digest(value.getstate()[1])
+        if library == "numpy" and name == "Generator":
+            return _digest(value.bit_generator.state)
+        if library == "numpy" and name == "RandomState":
+            _, words, position, *_ = value.get_state()
+            return _digest((zlib.crc32(words.tobytes()), position))
+        if library == "torch" and name == "Generator" and value.device.type == "cpu":
+            return _digest(zlib.crc32(bytes(value.get_state().tolist())))
+    except Exception:  # a class of another library with one of these names
+        pass
+    return None
+
+
+def _digest(state: Any) -> str:
+    return f"{zlib.crc32(repr(state).encode()):08x}"
+
+
+def _facts(path: str, value: Any) -> Iterator[tuple[str, tuple[str, Any]]]:
+    """Size and sampled content of a container or an array."""
+    cache = getattr(type(value), "cache_info", None)
+    if cache is not None:  # functools.lru_cache
+        try:
+            yield path, ("size", int(cache(value).currsize))
+        except Exception:
+            pass
+    elif isinstance(value, (dict, list, tuple, set, frozenset, deque)):
+        places = value if isinstance(value, list) and len(value) <= COUNTED else ()
+        yield path, ("size", len(value) - places.count(None))  # places to fill are no items
+        if isinstance(value, (list, tuple, deque)):
+            plain = [
+                part for _, part in _spread(value) if isinstance(part, (int, float, str))
+            ]
+            if plain:
+                yield f"{path}[]", ("order", (len(value), _digest(plain)))
+    elif hasattr(type(value), "__array_interface__") or hasattr(type(value), "is_shared"):
+        content = _array(value)
+        if content is not None:
+            yield path, ("array", content)
+
+
+def _array(value: Any) -> Any:
+    """Digest of an array in this process's own memory, by 64 numbers."""
+    try:
+        if (
+            type(value).__name__ == "memmap"
+            or str(getattr(value, "dtype", "O")) == "object"
+        ):
+            return None
+        flat = value
+        if hasattr(value, "is_shared"):
+            if value.device.type != "cpu" or value.is_shared():
+                return None
+            flat = value.detach()
+        flat = flat.reshape(-1)
+        return tuple(value.shape), _digest(flat[:: max(1, len(flat) // 64)][:64].tolist())
+    except Exception:  # of another library, or not dense
+        return None
+
+
+def _spread(value: Any) -> list[tuple[int, Any]]:
+    step = max(1, len(value) // PLACES)
+    return [(at, value[at]) for at in range(0, len(value), step)][:PLACES]
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any, bool]]:
+    """Name, value, and whether the program's own code made it, of each part."""
+    kind = type(value)
+    if isinstance(value, dict):
+        for key in list(value)[:PLACES]:
+            yield str(key)[:40], value[key], True
+    elif isinstance(value, (list, tuple, deque)):
+        for at, part in _spread(value):
+            yield str(at), part, True
+    elif isinstance(value, types.MethodType):
+        yield "self", value.__self__, True
+        yield from _named(value.__func__)
+    elif isinstance(value, types.FunctionType):
+        yield from _named(value)
+    elif kind.__name__ == "partial":
+        yield "func", value.func, True
+        yield "args", value.args, True
+        yield "keywords", value.keywords, True
+    elif isinstance(value, (type, types.ModuleType)) or kind.__module__.startswith(SHARED):
+        return
+    else:
+        yield from _attributes(value, kind)
+
+
+def _attributes(value: Any, kind: type) -> Iterator[tuple[str, Any, bool]]:
+    """Attributes of an object, with what its class and its methods hold."""
+    own = _is_own(kind)
+    instance = getattr(value, "__dict__", None)
+    held = dict(instance) if isinstance(instance, dict) else {}
+    bases = [base for base in kind.__mro__ if own and _is_own(base)]
+    for base in bases:
+        for name, part in [] if base.__module__.startswith("torch") else vars(base).items():
+            if isinstance(part, (bool, int, float, str)) and not name.startswith("__"):
+                held.setdefault(name, part)
+            elif isinstance(part, types.MemberDescriptorType):  # a slot
+                held.setdefault(name, getattr(value, name, None))
+            elif hasattr(type(part), "cache_info"):
+                held.setdefault(name, part)
+    for name, part in held.items():
+        yield str(name), part, own
+    for function in _methods(kind) if own else ():
+        yield from _named(function)
+
+
+def _methods(kind: type) -> list[types.FunctionType]:
+    """Functions that make items, and methods of the class that they name."""
+    found: list[types.FunctionType] = []
+    names = list(METHODS)
+    for name in names:
+        method = getattr(kind, name, None)
+        if isinstance(method, types.FunctionType) and _written_here(method):
+            found.append(method)
+            if len(names) < 4 * PLACES:
+                names.extend(each for each in method.__code__.co_names if each not in names)
+    return found
+
+
+def _named(function: Any) -> Iterator[tuple[str, Any, bool]]:
+    """Variables outside a function of the program that its code names."""
+    if not isinstance(function, types.FunctionType) or not _written_here(function):
+        return
+    known = function.__globals__
+    for name in _globals_of(function.__code__):
+        part = known.get(name)
+        plain = isinstance(part, types.FunctionType) or not callable(part) or _kept(part)
+        if plain and part is not None:
+            yield name, part, True
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+        try:
+            yield name, cell.cell_contents, True
+        except ValueError:  # not bound yet
+            continue
+    for part in function.__defaults__ or ():
+        yield "default", part, True
+
+
+@functools.lru_cache(maxsize=None)
+def _globals_of(code: types.CodeType) -> tuple[str, ...]:
+    """Global variables that `code` reads; `co_names` has its attributes, too."""
+    reads = (
+        each.argval for each in dis.get_instructions(code) if each.opname == "LOAD_GLOBAL"
+    )
+    return tuple(dict.fromkeys(reads))
+
+
+def _kept(part: Any) -> bool:
+    return hasattr(type(part), "cache_info") or generator_state(part) is not None
+
+
+def _written_here(function: types.FunctionType) -> bool:
+    name = function.__code__.co_filename
+    return not name.startswith(call_sites.OWN) and not call_sites.installed(name)
+
+
+def _is_own(kind: type) -> bool:
+    """Return True for a class of the program, or one of torch's that wraps a dataset."""
+    if kind.__module__.startswith("torch.utils.data"):
+        return True
+    module = sys.modules.get(kind.__module__)
+    place = getattr(module, "__file__", None)
+    if place is None:
+        return kind.__module__ == "__main__"
+    return not call_sites.installed(place)

@@ -1,0 +1,548 @@
+"""What loaders gave and trained steps did, in a form that two runs are compared by.
+
+Indices that the main process draws tell items and order of a map-style dataset exactly.
+Numbers of the rows that arrive tell them of any. Both are kept for the first items of the
+first passes only, whatever else is recorded meanwhile: workers repeat each other from the
+first batches on, and later steps must cost nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import sys
+import zlib
+from typing import Any, Iterator
+
+from . import batches, dataset_state
+from .recorder import write_whole
+from .session import Session
+
+PASSES = 3
+"""Passes of a loader that are kept."""
+ITEMS = 2048
+"""Items of a pass that are kept, of at most BATCHES."""
+BATCHES = 128
+FIRST = 32
+"""Items that are told one by one, to compare their order."""
+NUMBERS = 8
+"""Numbers of a row that stand for it, evenly spread."""
+TENSORS = 4
+FETCHES = 4
+"""Fetches of one process around which the dataset's state is read."""
+LOSSES = 16
+"""Updates whose losses are told."""
+DRAWS = 3
+"""Batches between which the process's random generators are looked at."""
+FIRSTS = ("value", "generator")
+"""Kinds of change that tell something in the first fetch of a pass."""
+UPDATES = 256
+"""Updates whose learning rate is kept."""
+CURRENT = "_gpu_advisor_pass"
+"""Attribute of a loader's iterator."""
+FETCHED = "_gpu_advisor_fetches"
+"""Attribute of torch's fetcher: fetches so far."""
+LOCAL = ("id", "num_workers", "seed", "dataset", "rng", "worker_method")
+"""Fields of torch's WorkerInfo, in versions that have them."""
+
+
+class Pass:
+    """Items of one pass, as drawn and as they came."""
+
+    def __init__(self) -> None:
+        self.drawn: list[Any] = []
+        self.came: list[int] = []
+        self.batches = 0
+        self.whole = False
+        self.generators: Any = None
+        """State of the process's own random generators as the latest batch came."""
+        self.start: dataset_state.State = {}
+        self.end: dataset_state.State = {}
+
+    def content(self) -> dict[str, Any]:
+        return {
+            "drawn": _told(self.drawn),
+            "came": _told(self.came),
+            "whole": self.whole,
+        }
+
+
+def _told(items: list[Any]) -> dict[str, Any]:
+    """Number of items, the first of them, and how many differ in the first 2, 4, 8, ..."""
+    distinct, size = [], 2
+    while size <= len(items):
+        distinct.append(len(set(items[:size])))
+        size *= 2
+    return {"count": len(items), "first": items[:FIRST], "distinct": distinct}
+
+
+class LoaderWork:
+    """What is known of one loader's work in this process."""
+
+    def __init__(self) -> None:
+        self.passes: list[Pass] = []
+        self.by_items: dict[str, str] = {}
+        """State that making an item changed, with its kind."""
+        self.grown: dict[str, list[tuple[int, int]]] = {}
+        """Fetch of a pass, and by how much it made each plain value grow."""
+        self.by_program: dict[str, str] = {}
+        """State that changed between two passes."""
+        self.name = ""
+        self.iterable = False
+        self.endless = False
+        self.draws: bool | None = None
+        """What is done with a batch draws random numbers."""
+        self.steps: int | None = None
+        """Batches of a pass, as `len` tells the program."""
+
+    def fetched(
+        self, number: int, changed: dict[str, str], before: Any, after: Any
+    ) -> None:
+        """Note what the fetch of that `number` in its pass changed."""
+        for path, kind in changed.items():
+            self.by_items[path] = kind
+            if kind == "value":
+                more = dataset_state.growth(path, before, after)
+                self.grown.setdefault(path, []).append((number, more))
+
+    def kind_of(self, path: str, kind: str) -> str:
+        """A count grows by as much in each fetch; one that starts, in a pass's first only.
+
+        Any other value may be that of the latest item, as of a file that stays open.
+        """
+        grown = self.grown.get(path, [])
+        if not grown or min(more for _, more in grown) < 1:
+            return kind
+        later = [more for number, more in grown if number > 1]
+        if not later:
+            return "start"
+        return "count" if len(set(later)) == 1 < len(later) else kind
+
+    def content(self, session: Session) -> dict[str, Any]:
+        return {
+            "iterable": self.iterable,
+            "endless": self.endless,
+            "steps": self.steps,
+            "draws": self.draws,
+            "passes": [each.content() for each in self.passes],
+            "by_items": {
+                path: self.kind_of(path, kind) for path, kind in self.by_items.items()
+            },
+            "by_program": dict(self.by_program),
+            "generators": dataset_state.generators(self.passes[0].start)
+            if self.passes
+            else {},
+            "workers": list(_of_workers(session, self.name)),
+        }
+
+
+def install(torch: Any, session: Session) -> None:
+    """Hook draws of indices, fetches of items, and questions for the worker's number."""
+    iterator = torch.utils.data.dataloader._BaseDataLoaderIter
+
+    @session.patches.wrap(iterator, "_next_index")
+    def _next_index(draw: Any, self: Any) -> Any:
+        index = draw(self)
+        held = self.__dict__
+        drawn = (held.get(CURRENT) or held.setdefault(CURRENT, Pass())).drawn
+        if len(drawn) < ITEMS:  # workers draw ahead, before the iterator is known
+            several = index if isinstance(index, (list, tuple)) else (index,)
+            drawn.extend(each for each in several if isinstance(each, int))
+        return index
+
+    @session.patches.wrap(iterator, "_reset")
+    def _reset(reset: Any, self: Any, loader: Any, first_iter: bool = False) -> None:
+        if not first_iter:  # persistent workers begin another pass
+            self.__dict__[CURRENT] = Pass()
+            if not session.is_muted() and session.diagnosis is None:
+                session.attempt(begins_again, session, self, loader)
+        reset(self, loader, first_iter)
+
+    fetchers: Any = sys.modules[f"{torch.__name__}.utils.data._utils.fetch"]
+    for name in ("_MapDatasetFetcher", "_IterableDatasetFetcher"):
+        kind = getattr(fetchers, name, None)
+        if kind is not None:
+            session.patches.wrap(kind, "fetch")(_fetching(session))
+    _questions(torch, session)
+
+
+def _fetching(session: Session) -> Any:
+    def fetch(original: Any, self: Any, index: Any) -> Any:
+        number = self.__dict__.get(FETCHED, 0) + 1
+        watched = session.passes_begun <= PASSES and session.diagnosis is None
+        if number > FETCHES or not watched:
+            return original(self, index)
+        self.__dict__[FETCHED] = number
+        before: dataset_state.State = {}
+        try:
+            before = _state(session, self.dataset, self.collate_fn)
+        except Exception as problem:
+            session.fail(problem)
+        try:
+            return original(self, index)
+        finally:
+            session.attempt(_fetched, session, self, number, before)
+
+    return fetch
+
+
+def _state(session: Session, dataset: Any, collate: Any) -> dataset_state.State:
+    """State of what makes items, and of the process's own random generators."""
+    random = sys.modules.get("random")
+    numpy: Any = sys.modules.get("numpy.random.mtrand")
+    return dataset_state.read(
+        {
+            "dataset": dataset,
+            "collate_fn": collate,
+            "random": getattr(random, "_inst", None),
+            "numpy.random": getattr(numpy, "_rand", None),
+            "torch": getattr(session.torch, "default_generator", None),
+        }
+    )
+
+
+def _fetched(session: Session, fetcher: Any, number: int, before: Any) -> None:
+    after = _state(session, fetcher.dataset, fetcher.collate_fn)
+    changed = dataset_state.changes(before, after)
+    if number == 1:  # files are opened, and nothing was kept before
+        changed = {path: kind for path, kind in changed.items() if kind in FIRSTS}
+    name = type(fetcher.dataset).__name__
+    if session.is_muted():
+        _report(session, name, number, changed, before, after)
+        return
+    for facts in session.loaders:
+        if facts["dataset"] == name:
+            facts["work"].fetched(number, changed, before, after)
+
+
+# In a worker
+
+
+def _questions(torch: Any, session: Session) -> None:
+    """Note what the program asks of its worker: sharding takes the number of workers."""
+    worker: Any = sys.modules[f"{torch.__name__}.utils.data._utils.worker"]
+    data = torch.utils.data
+    known: dict[int, Any] = {}
+
+    def get_worker_info(original: Any) -> Any:
+        info = original()
+        asker = sys._getframe(2).f_code.co_filename
+        if info is None or f"{os.sep}torch{os.sep}" in asker:
+            return info
+        if id(info) not in known:
+            session.attempt(_asked, session, "info")
+            known.clear()
+            try:
+                known[id(info)] = (info, _watched(session, info))
+            except Exception as problem:
+                session.fail(problem)
+                return info
+        return known[id(info)][1]
+
+    for owner in (worker, data, sys.modules[f"{torch.__name__}.utils.data.dataloader"]):
+        if hasattr(owner, "get_worker_info"):
+            session.patches.wrap(owner, "get_worker_info")(get_worker_info)
+
+
+def _watched(session: Session, info: Any) -> Any:
+    """Worker info that notes which of its fields are read."""
+
+    class WorkerInfo(type(info)):  # type: ignore[misc]
+        __slots__ = ()
+
+        def __getattribute__(self, name: str) -> Any:
+            if name in LOCAL:
+                session.attempt(_asked, session, name)
+            return object.__getattribute__(self, name)
+
+    watched = object.__new__(WorkerInfo)
+    for name in LOCAL:
+        if hasattr(info, name):
+            object.__setattr__(watched, name, getattr(info, name))
+    return watched
+
+
+def _asked(session: Session, name: str) -> None:
+    if name not in session.questions:
+        session.questions.add(name)
+        if session.worker_facts:
+            _write(session)
+
+
+def _report(
+    session: Session,
+    name: str,
+    number: int,
+    changed: dict[str, str],
+    before: Any,
+    after: Any,
+) -> None:
+    """Tell the main process of this worker's dataset."""
+    facts = session.worker_facts
+    worker: Any = sys.modules["torch.utils.data._utils.worker"]
+    if number == 1:
+        facts.update(
+            dataset=name,
+            worker=worker._worker_info.id,
+            before=dataset_state.generators(before),
+            after=dataset_state.generators(after),
+            changed={},
+        )
+    for path, kind in changed.items():
+        facts["changed"].setdefault(path, kind)
+    _write(session)
+
+
+def _write(session: Session) -> None:
+    parent = multiprocessing.parent_process()
+    owner = os.getppid() if parent is None else parent.pid
+    path = os.path.join(session.records, f"worker-{owner}-{os.getpid()}")
+    content = {**session.worker_facts, "asked": sorted(session.questions)}
+    write_whole(f"{path}.tmp", json.dumps(content, default=str), os.O_TRUNC)
+    os.replace(f"{path}.tmp", f"{path}.facts")
+
+
+def _of_workers(session: Session, name: str) -> Iterator[dict[str, Any]]:
+    """What workers over a dataset of this name told, the first ones first."""
+    start = f"worker-{session.pid}-"
+    own = [each for each in os.listdir(session.records) if each.startswith(start)]
+    found: list[tuple[float, str, dict[str, Any]]] = []
+    for each in own:
+        if each.endswith(".facts") and len(found) < 64:
+            try:
+                path = os.path.join(session.records, each)
+                with open(path, encoding="utf-8") as file:
+                    found.append((os.stat(path).st_mtime, each, json.load(file)))
+            except (OSError, ValueError):
+                continue
+    found.sort(key=lambda one: one[:2])
+    for _, _, facts in found:
+        if facts.pop("dataset", None) == name:
+            yield facts
+
+
+# In the main process
+
+
+def built(facts: dict[str, Any], torch: Any, loader: Any) -> None:
+    work = facts["work"] = LoaderWork()
+    work.name = facts["dataset"]
+    work.iterable = isinstance(loader.dataset, torch.utils.data.IterableDataset)
+    work.endless = work.iterable and _never_returns(type(loader.dataset))
+
+
+def _never_returns(kind: type) -> bool:
+    """Return True for a stream that no code path ends: its generator cannot return."""
+    import dis
+
+    code = getattr(getattr(kind, "__iter__", None), "__code__", None)
+    generator = 0x20
+    if code is None or not code.co_flags & generator:
+        return False
+    names = {each.opname for each in dis.get_instructions(code)}
+    return not names & {"RETURN_VALUE", "RETURN_CONST"}
+
+
+def begins(session: Session, facts: dict[str, Any], iterator: Any, loader: Any) -> None:
+    """A pass begins; its first draws may have been made."""
+    work = facts["work"]
+    session.passes_begun += 1
+    if len(work.passes) >= PASSES:
+        iterator.__dict__.pop(CURRENT, None)
+        return
+    current = iterator.__dict__.setdefault(CURRENT, Pass())
+    current.start = _state(session, loader.dataset, loader.collate_fn)
+    if work.passes:
+        before = work.passes[-1]
+        changed = dataset_state.changes(before.end or before.start, current.start)
+        alone = not iterator._num_workers and not before.end
+        for path, kind in {} if alone else changed.items():
+            if path.startswith(("dataset", "collate_fn")) and path not in work.by_items:
+                work.by_program.setdefault(path, kind)
+    try:
+        work.steps = None if work.iterable else len(loader)
+    except Exception:  # no length
+        work.steps = None
+    work.passes.append(current)
+
+
+def begins_again(session: Session, iterator: Any, loader: Any) -> None:
+    pid, index = iterator.__dict__.get("_gpu_advisor_loader", (None, 0))
+    if pid == session.pid:
+        begins(session, session.loaders[index], iterator, loader)
+
+
+def came(session: Session, iterator: Any, batch: Any, items: float) -> None:
+    """Keep numbers for the rows of a batch."""
+    current = iterator.__dict__.get(CURRENT)
+    if current is None or current.batches >= BATCHES or len(current.came) >= ITEMS:
+        return
+    current.batches += 1
+    with session.unseen():
+        current.came.extend(rows(batch, items))
+        if current.batches <= DRAWS:
+            current.generators = _generators(session)
+
+
+def asked_next(session: Session, iterator: Any) -> None:
+    """Note whether the work on the latest batch drew random numbers."""
+    current = iterator.__dict__.get(CURRENT)
+    if current is None or current.generators is None:
+        return
+    before, current.generators = current.generators, None
+    work = session.loaders[iterator.__dict__["_gpu_advisor_loader"][1]]["work"]
+    work.draws = bool(work.draws) or _generators(session) != before
+
+
+def _generators(session: Session) -> Any:
+    """States of the generators that a network may draw from; a card's waits for nothing."""
+    torch = session.torch
+    found = [torch.default_generator]
+    if torch.cuda.is_initialized():
+        found += torch.cuda.default_generators
+    return [zlib.crc32(bytes(each.get_state().tolist())) for each in found]
+
+
+def ended(session: Session, iterator: Any) -> None:
+    """The pass ended by itself."""
+    current = iterator.__dict__.get(CURRENT)
+    if current is not None:
+        current.whole = True
+        current.end = _state(session, iterator._dataset, iterator._collate_fn)
+
+
+def rows(batch: Any, items: float) -> list[int]:
+    """A number for each row of a batch; one for all where rows are not found."""
+    count = int(items)
+    columns: list[list[Any]] = []
+    whole: list[Any] = []
+    for _, value in batches.walk(batch):
+        if len(columns) + len(whole) >= TENSORS:
+            break
+        if batches.is_tensor(value):
+            if getattr(getattr(value, "device", None), "type", "cpu") == "cpu":
+                plain = value.detach() if hasattr(value, "detach") else value
+                by_row = _by_row(plain, count)
+                if by_row is None:
+                    flat = plain.reshape(-1)
+                    whole.append(flat[:: max(1, len(flat) // NUMBERS)][:NUMBERS].tolist())
+                else:
+                    columns.append(by_row)
+        elif isinstance(value, (list, tuple)) and len(value) == count and _is_plain(value):
+            columns.append(list(value))
+    if not columns:
+        return [_number(whole)] if whole else []
+    return [_number(row) for row in zip(*columns)]
+
+
+def _by_row(tensor: Any, count: int) -> list[Any] | None:
+    """A few numbers of each row, along the first axis of that size."""
+    shape = tuple(tensor.shape)
+    if count < 1 or count not in shape:
+        return None
+    axis = shape.index(count)
+    row = tensor.swapaxes(0, axis) if axis else tensor
+    while len(row.shape) > 2:  # the middle line of a picture; a reshape might copy it all
+        row = row[:, row.shape[1] // 2]
+    row = row if len(row.shape) > 1 else row.reshape(count, 1)
+    found: list[Any] = row[:, :: max(1, row.shape[1] // NUMBERS)][:, :NUMBERS].tolist()
+    return found
+
+
+def _is_plain(values: Any) -> bool:
+    return bool(values) and all(isinstance(each, (str, int, float)) for each in values)
+
+
+def _number(content: Any) -> int:
+    return zlib.crc32(repr(content).encode())
+
+
+# Of updates
+
+
+def updated(session: Session, optimizer: Any, number: int) -> None:
+    """Keep the learning rate of an update, and the scheduler's steps since the last one."""
+    kept = session.rates.setdefault(number, [])
+    if len(kept) >= UPDATES:
+        return
+    rate = optimizer.param_groups[0].get("lr")
+    plain = isinstance(rate, (int, float)) or (
+        rate is not None and getattr(getattr(rate, "device", None), "type", "") == "cpu"
+    )
+    seen = (session.schedule_steps, session.average_steps, session.losses_seen)
+    kept.append((float(rate) if plain else None, *seen))
+
+
+def schedules(torch: Any, session: Session) -> None:
+    """Count steps of torch's schedulers."""
+    module: Any = sys.modules.get(f"{torch.__name__}.optim.lr_scheduler")
+    for name in ("LRScheduler", "_LRScheduler", "ReduceLROnPlateau"):
+        kind = getattr(module, name, None)
+        if kind is None or "step" not in vars(kind):
+            continue
+
+        @session.patches.wrap(kind, "step")
+        def step(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+            session.schedule_steps += 1
+            return original(self, *args, **kwargs)
+
+
+def averages(torch: Any, session: Session) -> None:
+    """Count steps of torch's running averages of weights."""
+    module: Any = sys.modules.get(f"{torch.__name__}.optim.swa_utils")
+    kind = getattr(module, "AveragedModel", None)
+    if kind is not None:
+
+        @session.patches.wrap(kind, "update_parameters")
+        def update_parameters(original: Any, *args: Any, **kwargs: Any) -> Any:
+            session.average_steps += 1
+            return original(*args, **kwargs)
+
+
+def settings_of(optimizer: Any) -> dict[str, float]:
+    """Numbers of the first parameter group: momentum, betas, weight decay."""
+    found: dict[str, float] = {}
+    for name, value in optimizer.param_groups[0].items():
+        several = value if isinstance(value, (list, tuple)) else (value,)
+        for at, each in enumerate(several if name not in ("params", "lr") else ()):
+            if isinstance(each, (int, float)) and not isinstance(each, bool):
+                found[f"{name}[{at}]" if several is value else name] = float(each)
+    return found
+
+
+def batch_statistics(session: Session) -> bool:
+    """Return True if a called network normalises by the batch it trains on."""
+    for entry in session.modules:
+        module = entry.module()
+        for part in module.modules() if hasattr(module, "modules") else ():
+            names = "".join(base.__name__ for base in type(part).__mro__)
+            if "BatchNorm" in names and part.training:
+                return True
+    return False
+
+
+def content(session: Session) -> dict[str, Any]:
+    """Facts of updates, by the optimizer that steps most."""
+    kept = max(session.rates.values(), key=len, default=[])
+    rates, schedule, averaged, losses = zip(*kept) if kept else ((), (), (), ())
+    known = session.batch_statistics
+    return {
+        "rates": rates,
+        "schedule": schedule,
+        "averages": averaged,
+        "losses": list(_losses_of_updates(session, losses)),
+        "settings": session.optimizer_settings,
+        "batch_statistics": batch_statistics(session) if known is None else known,
+    }
+
+
+def _losses_of_updates(session: Session, seen: Any) -> Iterator[float]:
+    """Sum of the losses of each of the first updates."""
+    values = session.facts.get("losses") or []
+    low = 0
+    for high in seen[:LOSSES]:
+        if high > min(len(values), 256) or high <= low:
+            return
+        yield sum(values[low:high])
+        low = high

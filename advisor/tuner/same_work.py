@@ -1,0 +1,518 @@
+"""Whether two trials did the same work, and what differs, by what was observed.
+
+A knob's name says nothing here. What the original's runs saw is compared with what a
+candidate's run saw; where a fact is missing on either side it proves no difference, but
+where more workers could only be safe if it were known, the change is left to the user.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from statistics import fmean, median, stdev
+from typing import NamedTuple
+
+from advisor import numbers
+from advisor.model import (
+    TRAINING_STEPS,
+    Items,
+    LoaderWork,
+    Run,
+    UpdateWork,
+    WorkDifference,
+    WorkerState,
+)
+
+TIE = 0.02
+"""Relative difference of samples, of an update or a pass, that is none."""
+REPEATED = 0.85
+"""Share of different items below which items repeat: two workers that yield the same give 0.5,
+and draws with replacement vary by a few percent."""
+OF_REPEATED = 0.75
+"""The same where the original's own items repeat, as by draws with replacement."""
+UNIQUE, FEW_KINDS = 0.9, 64
+"""Share of different items of an original that repeats none, and items below which it is chance
+how many kinds of a few came."""
+FEWEST_ITEMS = 3
+"""Powers of two from which repeats are told: 8 items."""
+RATE_TIE = 1e-9
+"""Relative difference of learning rates, which equal code computes to the last digit: a schedule
+over 10 million steps has moved by 4e-8 at the fifth."""
+KINDS = ("drawn", "came")
+"""Numbers that stand for items: indices, and content."""
+FEWEST_UPDATES = 3
+LOSS_TIE, LOSS_SIGMAS = 0.1, 4.0
+"""Losses of updates that differ by less are one: relative, and in standard errors."""
+RESULT_NUMBERS = 64
+"""Numbers kept of a result: of a longer one only some, at places that follow its length."""
+RESULT_TIE, RESULT_LEAST = 0.02, 1e-3
+"""Largest difference by rounding, over the largest number of the result; and in any case."""
+SHARDS = {"num_workers", "dataset"}
+"""Fields of the worker's info without which a stream cannot be shared out."""
+Differences = Iterator[WorkDifference]
+
+
+class Compared(NamedTuple):
+    """Runs of the original, and one of a candidate."""
+
+    originals: Sequence[Run]
+    after: Run
+
+    @property
+    def before(self) -> Run:
+        return self.originals[-1]
+
+
+def differences(originals: Sequence[Run], after: Run) -> tuple[WorkDifference, ...]:
+    """What `after` did otherwise than the `originals`, most harmful first."""
+    if not originals:
+        return ()
+    found = [each for rule in RULES for each in rule(Compared(originals, after))]
+    return tuple(sorted(found, key=lambda each: not each.refused))
+
+
+def loader_of(run: Run) -> LoaderWork:
+    """Work of the run's loader; an empty one where it told nothing."""
+    return (run.work and run.work.loader) or LoaderWork()
+
+
+def updates_of(run: Run) -> UpdateWork:
+    return (run.work and run.work.updates) or UpdateWork()
+
+
+# Items
+
+
+def repeated_items(compared: Compared) -> Differences:
+    """Items that come twice in a pass where the original's came once."""
+    originals, before, after = compared.originals, compared.before, compared.after
+    for name in KINDS:
+        old = [
+            share
+            for run in originals
+            for share in [first_items(run, name).distinct]
+            if share
+        ]
+        new = first_items(after, name).distinct
+        size = min([len(new), *map(len, old)]) - 1
+        if not old or size + 1 < FEWEST_ITEMS:
+            continue
+        least, many = min(each[size] for each in old), 2.0 ** (size + 1)
+        if least < UNIQUE * many and many < FEW_KINDS:
+            continue
+        if new[size] < (REPEATED if least >= UNIQUE * many else OF_REPEATED) * least:
+            shown = f"Of the first {2 ** (size + 1)} items {new[size]} differed, of the original's"
+            yield WorkDifference(
+                cause="items-repeat",
+                sentence=f"{shown} {least}: items are repeated.",
+                refused=True,
+                of_workers=moved_workers(before, after),
+            )
+            return
+
+
+def first_items(run: Run, name: str) -> Items:
+    passes = loader_of(run).passes
+    found: Items = getattr(passes[0], name) if passes else Items()
+    return found
+
+
+def items_of_a_pass(run: Run) -> float | None:
+    """Items of one whole pass that was seen, with those that drop_last leaves out."""
+    seen = run.work.pass_items if run.work else ()
+    return median(seen) + (run.effects.left_out or 0) if seen else None
+
+
+def other_passes(compared: Compared) -> Differences:
+    """Whole passes with more or fewer items than the original's."""
+    originals, before, after = compared.originals, compared.before, compared.after
+    known = [items for run in originals if (items := items_of_a_pass(run)) is not None]
+    items = items_of_a_pass(after)
+    if items is None or not known:
+        return
+    near = min(known, key=lambda each: abs(each - items))
+    if abs(items - near) <= TIE * near:
+        return
+    more = items > near
+    yield WorkDifference(
+        cause="items-repeat" if more else "items-missing",
+        sentence=f"A pass had {items:g} items, where the original's had {near:g}.",
+        refused=True,
+        of_workers=moved_workers(before, after),
+    )
+
+
+def is_same_pass(before: Run, after: Run) -> bool:
+    """True if whole passes of both were seen, with as many items."""
+    old, new = items_of_a_pass(before), items_of_a_pass(after)
+    return old is not None and new is not None and abs(new - old) <= TIE * old
+
+
+def unsharded(compared: Compared) -> Differences:
+    """A stream in several workers that do not share it out.
+
+    An endless one has no pass that could be repeated; whether its workers yield the same is
+    seen by their items.
+    """
+    before, after = compared.before, compared.after
+    work, many = loader_of(after), after.effects.workers or 0
+    if not work.iterable or many < 2 or not moved_workers(before, after):
+        return
+    if is_same_pass(before, after) or work.endless:
+        return
+    asked = {field for state in work.workers for field in state.asked}
+    if asked & SHARDS:
+        return
+    if work.workers and not asked:
+        why = "No worker asked which part is its own: each worker would yield all of it."
+    elif asked:
+        why = "Workers asked for their number, and none for how many share the data."
+    else:
+        why = "Whether its workers share the data could not be seen."
+    yield WorkDifference(cause="not-sharded", sentence=why, refused=True, of_workers=True)
+
+
+# State of the dataset
+
+
+def moved_workers(before: Run, after: Run) -> bool:
+    old, new = before.effects, after.effects
+    return (old.workers or 0, is_kept(before)) != (new.workers or 0, is_kept(after))
+
+
+def is_kept(run: Run) -> bool:
+    """True if workers outlive a pass."""
+    return bool(run.effects.workers and run.effects.persistent_workers)
+
+
+def shared_generators(compared: Compared) -> Differences:
+    """Random generators that each worker has an equal copy of."""
+    originals, before, after = compared.originals, compared.before, compared.after
+    if not moved_workers(before, after) or not after.effects.workers:
+        return
+    work = loader_of(after)
+    states = [loader_of(run).by_items for run in originals]
+    states += [each.changed for each in work.workers]
+    drawn = {
+        path for state in states for path, kind in state.items() if kind == "generator"
+    }
+    for path in sorted(drawn):
+        if not work.workers and path.startswith(("dataset", "collate_fn")):
+            why = "and how workers seed it could not be seen"
+        elif any(
+            each.before.get(path) == work.generators.get(path, "") for each in work.workers
+        ):
+            why = "so every worker draws the same numbers"
+        elif is_equal_in_two(work.workers, path):
+            why = "and workers seed it alike, so they draw the same numbers"
+        elif repeats_each_pass(work.workers, path) and not is_kept(after):
+            why = "and is seeded alike for each pass, so every pass draws the same numbers"
+        else:
+            continue
+        yield WorkDifference(
+            cause="shared-generator",
+            sentence=f"The random generator `{shown(path)}` is copied into each worker, {why}.",
+            refused=True,
+            of_workers=True,
+        )
+        return
+
+
+def is_equal_in_two(workers: Sequence[WorkerState], path: str) -> bool:
+    """True if two workers of one pass were equal after their first items."""
+    first = {each.worker: each.after.get(path) for each in reversed(workers)}
+    known = [state for state in first.values() if state is not None]
+    return len(set(known)) < len(known)
+
+
+def repeats_each_pass(workers: Sequence[WorkerState], path: str) -> bool:
+    """True if one worker began two passes alike."""
+    seen = [(each.worker, each.before[path]) for each in workers if path in each.before]
+    return len(set(seen)) < len(seen)
+
+
+STATE_WORDS = {
+    "count": "counts its items in `{}`, and each worker would count its own",
+    "order": "reorders `{}` from item to item, and each worker would reorder its own",
+    "array": "writes into `{}` from item to item, and each worker would write into its own",
+}
+"""Change of a dataset's state to what it means in workers."""
+
+
+def changed_state(compared: Compared) -> Differences:
+    """State that items depend on, kept by the dataset in the main process."""
+    originals, before, after = compared.originals, compared.before, compared.after
+    if before.effects.workers or not after.effects.workers:
+        return
+    work = loader_of(after)
+    changed = {
+        path: kind for run in originals for path, kind in loader_of(run).by_items.items()
+    }
+    for path, kind in sorted(changed.items()):
+        if not path.startswith(("dataset", "collate_fn")):
+            continue
+        if kind == "size" and not work.iterable:
+            why = f"The dataset keeps what it loaded in `{shown(path)}`"
+            kept = (
+                "each worker would keep its own"
+                if is_kept(after)
+                else "each pass starts empty"
+            )
+            yield suggested(
+                "cache-of-dataset", f"{why}; with workers {kept}.", of_workers=True
+            )
+        elif kind == "start" and work.iterable and not is_kept(after):
+            why = f"The dataset counts its passes in `{shown(path)}`, which workers begin anew."
+            yield suggested("state-of-dataset", why, of_workers=True)
+        elif kind in STATE_WORDS and not work.iterable:
+            why = f"The dataset {STATE_WORDS[kind].format(shown(path))}."
+            yield suggested("state-of-dataset", why, of_workers=True)
+
+
+def set_by_program(compared: Compared) -> Differences:
+    """State that the program sets between passes, which workers that stay never see."""
+    originals, before, after = compared.originals, compared.before, compared.after
+    if not is_kept(after) or is_kept(before):
+        return
+    for run in (*originals, after):
+        work = loader_of(run)
+        for path in sorted(work.by_program.keys() - work.by_items.keys()):
+            why = f"The program changes `{shown(path)}` between passes; workers that stay miss it."
+            yield suggested("set-by-program", why, of_workers=True)
+            return
+
+
+def shown(path: str) -> str:
+    """Path as the program would write it: `rng` of its dataset, `transform.rng`."""
+    inner = path.split(".", 1)[-1] if path.startswith(("dataset.", "collate_fn.")) else path
+    return inner.removesuffix("[]")
+
+
+def suggested(cause: str, sentence: str, *, of_workers: bool = False) -> WorkDifference:
+    return WorkDifference(
+        cause=cause,  # type: ignore[arg-type]
+        sentence=sentence,
+        refused=False,
+        of_workers=of_workers,
+    )
+
+
+# Updates
+
+
+def update_samples(run: Run) -> float | None:
+    """Samples of one update, of all ranks; None where they were not seen."""
+    if run.work is not None and run.work.update_samples is not None:
+        return run.work.update_samples
+    seen = run.effects
+    batch = seen.group_batch or seen.batch
+    return batch * seen.accumulation if batch and seen.accumulation else None
+
+
+def other_updates(compared: Compared) -> Differences:
+    """Updates over more or fewer samples."""
+    before, after = compared.before, compared.after
+    if not {before.step_kind, after.step_kind} & set(TRAINING_STEPS):
+        return
+    old, new = update_samples(before), update_samples(after)
+    if old and new and abs(new - old) > TIE * old:
+        yield suggested(
+            "update-samples",
+            f"An update averaged over {new:g} samples, where it was {old:g}.",
+        )
+
+
+def other_rates(compared: Compared) -> Differences:
+    """Another learning rate at the same update; none where equal runs differ by themselves."""
+    originals, after = compared.originals, compared.after
+    known = [updates_of(run).rates for run in originals]
+    known = [each for each in known if each]
+    new = updates_of(after).rates
+    if not known or not new:
+        return
+    for at, rates in enumerate(zip(*known, strict=False)):
+        if at >= len(new):
+            return
+        if any(differ(rates[0], each) for each in rates):
+            return  # it follows the losses, or the clock
+        if differ(rates[0], new[at]):
+            shown = " where it was ".join(
+                numbers.measure(float(r or 0), 4) for r in (new[at], rates[0])
+            )
+            yield suggested(
+                "learning-rate", f"The learning rate of update {at + 1} is {shown}."
+            )
+            return
+
+
+def differ(one: float | None, other: float | None) -> bool:
+    if one is None or other is None:
+        return False
+    return not math.isclose(one, other, rel_tol=RATE_TIE, abs_tol=1e-15)
+
+
+def other_settings(compared: Compared) -> Differences:
+    """Numbers of the optimizer, such as its momentum, that follow the batch."""
+    originals, before, after = compared.originals, compared.before, compared.after
+    old, new = updates_of(before).settings, updates_of(after).settings
+    for name in sorted(old.keys() & new.keys() - {"initial_lr"}):
+        steady = all(
+            not differ(old[name], updates_of(r).settings.get(name)) for r in originals
+        )
+        if steady and differ(old[name], new[name]):
+            shown = f"{new[name]:g} where it was {old[name]:g}"
+            yield suggested("optimizer-settings", f"The optimizer's {name} is {shown}.")
+            return
+
+
+def other_schedule(compared: Compared) -> Differences:
+    """Another number of scheduler steps in an update."""
+    old, new = (steps_of_an_update(updates_of(run).schedule) for run in ends(compared))
+    if old is not None and new is not None and old != new:
+        times = f"{new:g} times an update where it stepped {old:g} times"
+        yield suggested("schedule", f"The learning rate's scheduler steps {times}.")
+
+
+def other_averages(compared: Compared) -> Differences:
+    """Another number of steps of the weights' running average in an update."""
+    old, new = (steps_of_an_update(updates_of(run).averages) for run in ends(compared))
+    if old is not None and new is not None and old != new:
+        times = f"{new:g} times an update where it moved {old:g} times"
+        yield suggested(
+            "running-average", f"The running average of the weights moves {times}."
+        )
+
+
+def ends(compared: Compared) -> tuple[Run, Run]:
+    return compared.before, compared.after
+
+
+def steps_of_an_update(counted: Sequence[int]) -> float | None:
+    """Steps in most updates."""
+    steps = [after - before for before, after in pairwise(counted)]
+    return float(median(steps)) if steps else None
+
+
+def other_losses(compared: Compared) -> Differences:
+    """Another loss of the first updates, whose samples are as many and of one distribution.
+
+    Told are gradients that are summed over the batches of an update, and losses that hold
+    the items of a batch against each other. Both sides have the same updates, so a loss
+    that falls meanwhile does so in both.
+    """
+    if not moved_batch(compared):
+        return
+    known = [updates_of(run).losses for run in (*compared.originals, compared.after)]
+    size = min(map(len, known))
+    if size < FEWEST_UPDATES:
+        return
+    *old, new = [each[:size] for each in known]
+    means = [fmean(each) for each in old]
+    spread = max(stdev(each) for each in (*old, new))
+    chance = LOSS_SIGMAS * spread * math.sqrt(1 / size + 1 / size / len(old))
+    allowed = max(LOSS_TIE * abs(fmean(means)), chance) + max(means) - min(means)
+    if abs(fmean(new) - fmean(means)) > allowed:
+        shown = f"{fmean(new):.3g} where it was {fmean(means):.3g}"
+        yield suggested("loss-of-update", f"The first updates have a loss of {shown}.")
+
+
+def moved_batch(compared: Compared) -> bool:
+    old, new = compared.before.effects.batch, compared.after.effects.batch
+    return bool(old and new and abs(new - old) > TIE * old)
+
+
+def other_statistics(compared: Compared) -> Differences:
+    """Normalisation by a batch of another size."""
+    if not moved_batch(compared):
+        return
+    before, after = ends(compared)
+    old, new = before.effects.batch or 0.0, after.effects.batch or 0.0
+    if updates_of(after).batch_statistics or updates_of(before).batch_statistics:
+        why = f"BatchNorm normalises by {new:g} samples at once, where it was {old:g}."
+        yield suggested("batch-statistics", why)
+
+
+def other_results(compared: Compared) -> Differences:
+    """Another result of an inference's first item, where nothing drew random numbers."""
+    before, after = ends(compared)
+    if not moved_batch(compared) or before.trains or after.trains:
+        return
+    runs = (*compared.originals, after)
+    if (
+        any(loader_of(run).draws is not False for run in runs)
+        or len({r.effects.dtype for r in runs}) > 1
+    ):
+        return
+    if not any(
+        first_items(before, n).first[:1] == first_items(after, n).first[:1] != ()
+        for n in KINDS
+    ):
+        return
+    results = [run.effects.outputs[0] for run in runs if run.effects.outputs]
+    alike = before.effects.input_shapes == after.effects.input_shapes
+    sizes = {len(each) for each in results}
+    if (
+        len(results) < len(runs)
+        or len(sizes) != 1
+        or not (alike or max(sizes) < RESULT_NUMBERS)
+    ):
+        return
+    *old, new = results
+    allowed = (
+        RESULT_TIE * max((abs(number) for number in old[0]), default=0.0) + RESULT_LEAST
+    )
+    unlike = [
+        max(map(abs, map(float.__sub__, each, old[0])), default=0.0) for each in (*old, new)
+    ]
+    if max(unlike[:-1]) <= allowed < unlike[-1]:
+        yield suggested("results", "The first item's result differs by more than rounding.")
+
+
+Rule = Callable[[Compared], Differences]
+RULES: tuple[Rule, ...] = (
+    shared_generators,
+    unsharded,
+    repeated_items,
+    other_passes,
+    changed_state,
+    set_by_program,
+    other_updates,
+    other_rates,
+    other_settings,
+    other_schedule,
+    other_averages,
+    other_statistics,
+    other_losses,
+    other_results,
+)
+
+
+# What was observed, for the report
+
+
+def observed(originals: Sequence[Run], after: Run) -> dict[str, str]:
+    """Words on what stayed the same, by `items` and `updates`."""
+    found: dict[str, str] = {}
+    if not originals:
+        return found
+    before = originals[-1]
+    if is_same_pass(before, after):
+        found["items"] = f"the same {items_of_a_pass(after) or 0:g} items a pass"
+    else:
+        for name, words in (
+            ("came", "the same items"),
+            ("drawn", "same items, other draws"),
+        ):
+            old, new = first_items(before, name).first, first_items(after, name).first
+            size = min(len(old), len(new))
+            if size and set(old[:size]) == set(new[:size]):
+                found["items"] = words
+                break
+        else:
+            if first_items(after, "came").count:
+                found["items"] = "no item repeated; other draws"
+    samples = update_samples(after)
+    if after.step_kind in TRAINING_STEPS and samples:
+        seen = after.work.updates_seen if after.work else None
+        many = f", {numbers.many(seen, 'update')}" if seen else ""
+        found["updates"] = f"{samples:g} samples an update{many}"
+    return found

@@ -1,0 +1,76 @@
+"""Work of real trials: what workers would do to a dataset is told, and nothing else is."""
+
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+
+import pytest
+
+from advisor.model import Run
+from advisor.tuner import same_work
+from tests.probe import program
+
+
+@cache
+def trial(name: str, *settings: str) -> Run:
+    """Run of the dataset of that name, with so many workers."""
+    folder = Path(mkdtemp(prefix="gpu-advisor-test-"))
+    return program.python(folder, "work_data.py", name, *settings, plan=program.WHOLE).measured
+
+
+def causes(before: Run, after: Run) -> list[str]:
+    return [each.cause for each in same_work.differences([before], after)]
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("Held", "shared-generator"),
+        ("Held-subset", "shared-generator"),
+        ("Held-alike", "shared-generator"),
+        ("Keeping", "cache-of-dataset"),
+        ("Keeping-subset", "cache-of-dataset"),
+        ("Filling", "cache-of-dataset"),
+        ("Decoding", "cache-of-dataset"),
+        ("Counting", "state-of-dataset"),
+        ("PassCounting", "state-of-dataset"),
+        ("Stream", "items-repeat"),
+        ("Shuffled", "not-sharded"),
+        ("Seeding", "not-sharded"),
+        ("Losing", "items-missing"),
+        ("EndlessAlike", "items-repeat"),
+    ],
+)
+def test_workers_that_change_the_work_are_told_by_its_cause(name, cause) -> None:
+    """By what two workers and none were seen to do, whatever the setting is called."""
+    assert cause in causes(trial(name, "0"), trial(name, "2"))
+
+
+@pytest.mark.parametrize(
+    "name", ["Items", "Opening", "Held-reseeded", "Told", "Weighted", "Shared", "Parted", "Endless"]
+)
+def test_workers_that_do_the_same_work_are_no_difference(name) -> None:
+    """A file that each opens, a seed of its own and a part of its own are as they should be."""
+    assert causes(trial(name, "0"), trial(name, "2")) == []
+
+
+@pytest.mark.parametrize("name", ["Told", "Weighted"])
+def test_workers_that_stay_miss_what_the_program_sets(name) -> None:
+    assert causes(trial(name, "2"), trial(name, "2", "persistent")) == ["set-by-program"]
+
+
+@pytest.mark.parametrize("name", ["Items", "Opening", "Shared", "Parted"])
+def test_workers_may_stay_where_nothing_is_set(name) -> None:
+    """Memory that they share is seen by all of them."""
+    assert causes(trial(name, "2"), trial(name, "2", "persistent")) == []
+
+
+def test_one_worker_of_a_stream_repeats_nothing() -> None:
+    assert causes(trial("Stream", "0"), trial("Stream", "1")) == []
+
+
+def test_items_and_updates_are_told_as_seen() -> None:
+    """The words of the report's table."""
+    found = same_work.observed([trial("Items", "0")], trial("Items", "2"))
+    assert found["items"] == "the same 48 items a pass"
+    assert found["updates"].startswith("4 samples an update, ")

@@ -1,0 +1,162 @@
+"""Same work is a comparison of facts: what differs is told by its cause, whatever moved it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from advisor.model import (
+    Effects,
+    Items,
+    LoaderWork,
+    PassItems,
+    Run,
+    UpdateWork,
+    WorkerState,
+    WorkFacts,
+)
+from advisor.tuner import same_work
+from tests.runs import a_run
+
+LOSSES = (1.0, 0.9, 1.1, 1.0)
+
+
+def a_training(batch: float = 4, samples: float = 32.0, **updates: Any) -> Run:
+    """Run of a training, whose updates did what is given."""
+    usual: dict[str, Any] = {"rates": (0.1, 0.09), "schedule": (0, 1, 2), "losses": LOSSES}
+    work = WorkFacts(updates=UpdateWork(**{**usual, **updates}), update_samples=samples)
+    return a_run(step_kind="optimizer step", effects=Effects(batch=batch), work=work)
+
+
+BEFORE = a_training()
+
+
+def causes(after: Run, before: Run = BEFORE) -> list[str]:
+    return [each.cause for each in same_work.differences([before, before], after)]
+
+
+@pytest.mark.parametrize(
+    ("after", "cause"),
+    [
+        (a_training(32, 64.0), "update-samples"),
+        (a_training(32, rates=(0.8, 0.72)), "learning-rate"),
+        (a_training(32, rates=(0.1, 0.09001)), "learning-rate"),
+        (a_training(32, schedule=(0, 8, 16)), "schedule"),
+        (a_training(32, averages=(0, 1, 2)), None),
+        (a_training(32, losses=(8.0, 7.2, 8.8, 8.0)), "loss-of-update"),
+        (a_training(32, losses=(1.05, 0.8, 1.2, 0.9)), None),
+        (a_training(32, batch_statistics=True), "batch-statistics"),
+        (a_training(4, batch_statistics=True), None),
+        (a_training(32, settings={"momentum": 0.9}), None),
+        (a_training(32, 32.3), None),
+        (a_training(32), None),
+    ],
+)
+def test_an_update_that_differs_is_told(after, cause) -> None:
+    """Samples within 2 %, rates to the last digit, losses beyond chance."""
+    assert causes(after) == ([cause] if cause else [])
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "cause"),
+    [
+        ("averages", (0, 8, 16), (0, 1, 2), "running-average"),
+        ("settings", {"momentum": 0.9}, {"momentum": 0.99}, "optimizer-settings"),
+        ("rates", (None, None), (0.5, 0.5), None),
+    ],
+)
+def test_what_follows_the_batch_is_told_by_its_name(name, old, new, cause) -> None:
+    """A rate on a card was not read, and proves nothing."""
+    before, after = a_training(**{name: old}), a_training(32, **{name: new})
+    assert causes(after, before) == ([cause] if cause else [])
+
+
+def test_a_rate_that_equal_runs_disagree_on_is_not_compared() -> None:
+    """It follows the losses, or the clock."""
+    others = [a_training(rates=(0.1, 0.09)), a_training(rates=(0.1, 0.08))]
+    assert same_work.differences(others, a_training(rates=(0.1, 0.5))) == ()
+
+
+def an_inference(batch: float, *outputs: float, draws: bool = False, **more: Any) -> Run:
+    passes = (PassItems(drawn=Items(count=8, first=(0, 1, 2), distinct=(2, 4, 8))),)
+    effects = Effects(batch=batch, outputs=(outputs,), **more)
+    work = WorkFacts(loader=LoaderWork(draws=draws, passes=passes))
+    return a_run(step_kind="loader batch", effects=effects, work=work)
+
+
+@pytest.mark.parametrize(
+    ("after", "differs"),
+    [
+        (an_inference(8, 0.5, -0.2501), False),
+        (an_inference(8, 0.5, -0.1), True),
+        (an_inference(1, 0.5, -0.1), False),
+        (an_inference(8, 0.5, -0.1, draws=True), False),
+        (an_inference(8, 0.5, -0.1, 0.2), False),
+        (an_inference(8, 0.5, -0.1, dtype="bfloat16"), False),
+    ],
+)
+def test_the_first_items_result_is_compared_where_nothing_is_drawn(after, differs) -> None:
+    """By the same index, in one dtype, of one shape; rounding is none."""
+    before = an_inference(1, 0.5, -0.25)
+    found = [each.cause for each in same_work.differences([before, before], after)]
+    assert ("results" in found) is differs
+
+
+def a_stream(workers: int, *states: WorkerState, endless: bool = False) -> Run:
+    loader = LoaderWork(iterable=True, endless=endless, workers=states)
+    return a_run(effects=Effects(workers=workers), work=WorkFacts(loader=loader))
+
+
+@pytest.mark.parametrize(
+    ("after", "refused"),
+    [
+        (a_stream(2, WorkerState(), WorkerState(worker=1)), True),
+        (a_stream(2, WorkerState(asked=("id", "info"))), True),
+        (a_stream(2), True),
+        (a_stream(2, WorkerState(asked=("id", "num_workers"))), False),
+        (a_stream(2, WorkerState(asked=("dataset",))), False),
+        (a_stream(2, WorkerState(), endless=True), False),
+        (a_stream(1, WorkerState()), False),
+    ],
+)
+def test_a_stream_in_several_workers_has_to_ask_for_its_part(after, refused) -> None:
+    """What could not be seen is no sharding."""
+    found = same_work.differences([a_stream(0)], after)
+    assert [each.refused for each in found] == [True] * refused
+
+
+def test_whole_passes_of_both_prove_more_than_any_question() -> None:
+    """A stream that is shared out by other means has as many items in a pass."""
+    before, after = a_stream(0), a_stream(2, WorkerState())
+    assert before.work is not None
+    assert after.work is not None
+    before = replace(before, work=replace(before.work, pass_items=(160.0,)))
+    after = replace(after, work=replace(after.work, pass_items=(160.0, 160.0)))
+    assert same_work.differences([before], after) == ()
+    assert same_work.observed([before], after)["items"] == "the same 160 items a pass"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "repeats"),
+    [
+        ((2, 4, 8, 16), (2, 4, 8, 8), True),
+        ((2, 4, 8, 16), (2, 4, 8, 15), False),
+        ((2, 3, 7), (2, 3, 5), False),
+        ((2, 3, 7, 7, 7, 7), (2, 3, 5, 7, 7, 7), False),
+        ((2, 4, 8, 16, 30, 50), (2, 4, 8, 16, 20, 30), True),
+        ((2, 4), (1, 1), False),
+    ],
+)
+def test_items_repeat_where_fewer_differ_than_by_chance(old, new, repeats) -> None:
+    """Of a few kinds of items it is chance how many came among the first."""
+    before, after = (
+        a_run(work=WorkFacts(loader=LoaderWork(passes=(PassItems(came=Items(distinct=seen)),))))
+        for seen in (old, new)
+    )
+    found = [each.cause for each in same_work.differences([before], after)]
+    assert found == ["items-repeat"] * repeats
+
+
+def test_without_facts_nothing_is_said() -> None:
+    assert same_work.differences([a_run()], a_run()) == ()
+    assert same_work.differences([], a_run()) == ()
