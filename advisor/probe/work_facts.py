@@ -68,6 +68,11 @@ class Pass:
         }
 
 
+LATER = Pass()
+"""Every pass after the kept ones: it is full from the start, so its steps cost nothing."""
+LATER.drawn, LATER.batches = [0] * ITEMS, BATCHES
+
+
 def _told(items: list[Any]) -> dict[str, Any]:
     """Number of items, the first of them, and how many differ in the first 2, 4, 8, ..."""
     distinct, size = [], 2
@@ -349,7 +354,7 @@ def begins(session: Session, facts: dict[str, Any], iterator: Any, loader: Any) 
     work = facts["work"]
     session.passes_begun += 1
     if len(work.passes) >= PASSES:
-        iterator.__dict__.pop(CURRENT, None)
+        iterator.__dict__[CURRENT] = LATER
         return
     current = iterator.__dict__.setdefault(CURRENT, Pass())
     current.start = _state(session, loader.dataset, loader.collate_fn)
@@ -407,7 +412,7 @@ def _generators(session: Session) -> Any:
 def ended(session: Session, iterator: Any) -> None:
     """The pass ended by itself."""
     current = iterator.__dict__.get(CURRENT)
-    if current is not None:
+    if current not in (None, LATER):
         current.whole = True
         current.end = _state(session, iterator._dataset, iterator._collate_fn)
 
