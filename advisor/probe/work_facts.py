@@ -2,8 +2,8 @@
 
 Indices that the main process draws tell items and order of a map-style dataset exactly.
 Numbers of the rows that arrive tell them of any. Both are kept for the first items of the
-first passes only, whatever else is recorded meanwhile: workers repeat each other from the
-first batches on, and later steps must cost nothing.
+first passes only, the rows while steps are identified and none while they are counted:
+workers repeat each other from the first batches on, and later steps must cost nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ITEMS = 2048
 BATCHES = 128
 FIRST = 32
 """Items that are told one by one, to compare their order."""
-NUMBERS = 8
+NUMBERS = 4
 """Numbers of a row that stand for it, evenly spread."""
 TENSORS = 4
 FETCHES = 4
@@ -381,7 +381,8 @@ def begins_again(session: Session, iterator: Any, loader: Any) -> None:
 def came(session: Session, iterator: Any, batch: Any, items: float) -> None:
     """Keep numbers for the rows of a batch."""
     current = iterator.__dict__.get(CURRENT)
-    if current is None or current.batches >= BATCHES or len(current.came) >= ITEMS:
+    full = current is None or current.batches >= BATCHES or len(current.came) >= ITEMS
+    if full or session.counting:
         return
     current.batches += 1
     with session.unseen():
@@ -460,7 +461,16 @@ def _is_plain(values: Any) -> bool:
 
 
 def _number(content: Any) -> int:
-    return zlib.crc32(repr(content).encode())
+    """Number of a row: equal in every process, as hashes of numbers are and of text are not."""
+    plain = (
+        zlib.crc32(part.encode())
+        if isinstance(part, str)
+        else tuple(part)
+        if isinstance(part, list)
+        else part
+        for part in content
+    )
+    return hash(tuple(plain)) & 0x7FFFFFFF
 
 
 # Of updates
