@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import itertools
+import math
 import os
 import shlex
 import statistics
@@ -13,6 +14,7 @@ from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from advisor import files, masking, numbers, settings
+from advisor.analysis import trend
 from advisor.commands import invocation, output
 from advisor.commands.measuring import node_of, program_of, session_of
 from advisor.errors import BudgetTooSmallError, TrialFailedError, UsageError
@@ -393,11 +395,21 @@ def compare(
     for arm, work in zip(arms[1:], works[1:], strict=True):
         if different := work_differences(works[0], work):
             arm.drop("other work", "; ".join(different))
+        elif later := later_items(works[0], work, args.threshold / 100):
+            arm.drop("other work", later)
     for arm in arms if found.failure else ():
         last = found.rounds[-1].runs.get(arm.name)
         if last is not None and isinstance(last.result, Failure):
             arm.drop("failed", failure_text(last.result))
     return found
+
+
+def later_items(first: Sequence[Run], runs: Sequence[Run], threshold: float) -> str:
+    """Sentence on a rate that cheaper items explain, of data in order of cost; else empty."""
+    ahead = math.expm1(statistics.median(trend.head_start(first, run) for run in runs))
+    if ahead <= threshold:
+        return ""
+    return f"later items cost less: {numbers.percent(ahead)} of its rate may be theirs"
 
 
 def run_rounds(
