@@ -10,7 +10,7 @@ import os
 import re
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -126,9 +126,11 @@ class _LineFigure:
         self._pattern = re.compile(asked.pattern)
         self._last: tuple[str, ...] = ()
 
-    def add(self, line: str) -> None:
-        if match := self._pattern.search(line[:RATE_CHARS]):
-            self._last = (_text_of(match),)
+    def add(self, lines: Sequence[str]) -> None:
+        for line in reversed(lines):
+            if match := self._pattern.search(line[:RATE_CHARS]):
+                self._last = (_text_of(match),)
+                return
 
     def found(self) -> tuple[str, ...]:
         return self._last
@@ -151,9 +153,9 @@ class _TextFigure:
         self._chars = 0
         self._from = 0
 
-    def add(self, line: str) -> None:
-        self._lines.append(line)
-        self._chars += len(line) + 1
+    def add(self, lines: Sequence[str]) -> None:
+        self._lines += lines
+        self._chars += sum(map(len, lines)) + len(lines)
         if self._chars >= 2 * BLOCK_CHARS:  # so a long line leaves half of it to search
             self._search_block()
 
@@ -200,7 +202,21 @@ class _Lines:
         self._before = ""
         self._inside = False
 
-    def add(self, line: str) -> None:
+    def add(self, lines: Sequence[str]) -> None:
+        """Look at each line only where a word in all of them says that one may tell something."""
+        text = "\n".join(lines)
+        lower = text.lower()
+        if (
+            self._inside
+            or TRACEBACK in text
+            or any(word in lower for word in self._wanted.words)
+        ):
+            for line in lines:
+                self._add_one(line)
+        else:
+            self._before = lines[-1]
+
+    def _add_one(self, line: str) -> None:
         before, self._before = self._before, line
         if line.strip() == TRACEBACK:
             self._inside = True
@@ -239,10 +255,13 @@ class _Search:
     def feed(self, chunk: bytes) -> None:
         if self._idle:
             return
-        *whole, rest = chunk.split(b"\n")
-        for part in whole:
-            self._extend(part)
+        head, newline, rest = chunk.rpartition(b"\n")
+        if newline:
+            first, more, block = head.partition(b"\n")
+            self._extend(first)
             self._end_line()
+            if more:  # whole lines, at once: a program may print a million a second
+                self._take(plain(block).split("\n"))
         self._extend(rest)
 
     def _extend(self, part: bytes) -> None:
@@ -260,10 +279,14 @@ class _Search:
 
     def _end_line(self) -> None:
         line = plain(bytes(self._rest))
-        self.cut_lines += self._skipping or len(line) > self._longest
+        self.cut_lines += self._skipping and len(line) <= self._longest
         self._rest, self._skipping = bytearray(), False
+        self._take([line])
+
+    def _take(self, lines: Sequence[str]) -> None:
+        self.cut_lines += sum(len(line) > self._longest for line in lines)
         for each in (*self._figures.values(), self._lines):
-            each.add(line)
+            each.add(lines)
 
     def end(self) -> None:
         """Take what follows the last line end for a line."""
