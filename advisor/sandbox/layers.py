@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import secrets
 import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
@@ -163,7 +162,7 @@ def remove_tree(folder: str) -> None:
         top = _opened(folder, None)
     except OSError:
         return
-    prefix, moved = f".removed-{secrets.token_hex(4)}-", 0
+    prefix, moved = f".removed-{os.urandom(4).hex()}-", 0
     waiting = [""]
     try:
         while waiting:
