@@ -23,6 +23,10 @@ keep its clock and power states.
 """
 
 
+CONSOLES = re.compile(r"tty\d+|vcs\w*")
+"""The machine's own screens: 70 devices that no program of a trial needs."""
+
+
 def shut_devices() -> tuple[str, ...]:
     """Return devices below /dev that no program of a sandbox may write to."""
     return tuple(path for path, shut in _devices("/dev") if shut)
@@ -30,7 +34,8 @@ def shut_devices() -> tuple[str, ...]:
 
 def open_devices() -> tuple[str, ...]:
     """Return what below /dev a program may write to, such as GPUs."""
-    return tuple(path for path, shut in _devices("/dev") if not shut)
+    found = (path for path, shut in _devices("/dev") if not shut)
+    return tuple(path for path in found if not CONSOLES.fullmatch(os.path.basename(path)))
 
 
 def _devices(folder: str) -> Iterator[tuple[str, bool]]:
