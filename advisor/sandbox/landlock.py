@@ -60,11 +60,11 @@ class Landlock(Sandbox):
     def changes(self, copies: str) -> dict[str, Any] | None:
         """Compare the user's folders of downloads with what they were."""
         del copies
-        if not self._filled:
+        if not self._filled or len(self._before) >= layers.LOOKED_AT_LIMIT:
             return None
         after = layers.files_in(self._filled)
-        if max(len(self._before), len(after)) >= layers.LOOKED_AT_LIMIT:
-            return None  # each time others may be left out
+        if len(after) >= layers.LOOKED_AT_LIMIT:  # others may be left out than before
+            return None
         return layers.real_changes(self._before, after)
 
     def confine(self) -> None:

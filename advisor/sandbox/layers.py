@@ -21,8 +21,8 @@ ITEM_SUFFIXES = (
 )  # fmt: skip
 """Files of items, whose content is compared between trials."""
 RESULTS_LIMIT = 16
-LOOKED_AT_LIMIT = 20_000
-"""Files in caches of downloads that are compared: about 50 ms."""
+LOOKED_AT_LIMIT = 2_000
+"""Files in caches of downloads that are compared, twice a trial; each takes about 4 us."""
 COPIED_BYTES = 64 << 20
 """Largest file of items copied out of a layer."""
 
