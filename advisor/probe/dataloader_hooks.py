@@ -25,6 +25,8 @@ Facts = dict[str, Any]
 
 OPENED = "_gpu_advisor_opened"
 """Attribute of an iterator until its first batch: start and end of construction."""
+SHAPED = 64
+"""Batches of a loader whose shapes are kept: the first calls of a network settle their axis."""
 AT_ONCE_S = 0.01
 """A first batch asked for so soon begins with building workers."""
 
@@ -100,14 +102,22 @@ def _came(session: Session, index: int, batch: Any, enter: float, end: float) ->
     with session.unseen():
         items = facts["counter"].count(batch)
         session.recorder.add(("batch", enter, end, index, items))
+        session.fed = None  # what an earlier batch was tells nothing of this one
         if not session.counting:
             facts["thread"] = get_ident()
-            shapes = [each for each in batches.shapes_in(batch) if len(each[1]) > 1]
-            facts["latest"], session.fed = (items, shapes), facts
+            if facts["shaped"] < SHAPED:
+                session.attempt(_shaped, session, facts, items, batch)
             padding = facts["padding"]
             if padding is not None and not note_padding(padding, batch):
                 facts["padding"] = None
     return float(items)
+
+
+def _shaped(session: Session, facts: Facts, items: float, batch: Any) -> None:
+    """Keep the shapes of the latest batch, until layers show which axis is the batch's."""
+    facts["shaped"] += 1
+    shapes = [each for each in batches.shapes_in(batch) if len(each[1]) > 1]
+    facts["latest"], session.fed = (items, shapes), facts
 
 
 def built(session: Session, loader: Any) -> None:
@@ -131,6 +141,7 @@ def built(session: Session, loader: Any) -> None:
             return
     facts.update(
         counter=batches.Counter(_expected(batch, facts["length"])),
+        shaped=0,
         padding={"rows": 0, "positions": 0, "padded": 0},
         arguments=_arguments(loader, batch),
         pass_items=None,

@@ -133,8 +133,9 @@ def _observed(session: Session, entry: Module, inputs: Any, output: Any) -> None
             )
         if entry.calls == 1:
             observer.settle(entry.counter, inputs)
-        if session.fed is not None and observer.size is not None:
-            session.fed["counter"].believe(observer.size, *session.fed["latest"])
+        fed = session.fed
+        if fed is not None and observer.size is not None:
+            fed["counter"].believe(observer.size, *fed["latest"])
     elif entry.calls == 1 and entry.flags.get("compiled"):
         batches.settle_recurrent(session.torch.nn, entry.module(), entry.counter, inputs)
     if entry.calls == 1:
