@@ -18,7 +18,7 @@ from benchmarks.gpu.record import Line
 KEPT = ("benchmarks", "config", "gpu-advisor.toml")
 LARGE_GIB = 30.0
 """From this memory on a workload is grown four times, below it twice."""
-GATE_S, SHORT_GATE_S = 90, 90
+GATE_S, SHORT_GATE_S = 150, 90  # nine pairs prove a tenth, of some 15 s each
 AROUND_S = 45
 """What a workload takes besides its budget: its own data, made once, and two starts."""
 TOO_SMALL = 24
