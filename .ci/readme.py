@@ -15,10 +15,7 @@ from typing import TYPE_CHECKING
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
-
-from advisor.__main__ import build_parser  # noqa: E402
-from advisor.errors import FAILURE_EXIT_CODES, AdvisorError  # noqa: E402
-from advisor.runner.classify import NEXT_STEPS  # noqa: E402
+"""The package is imported inside functions: `test-command` runs before anything is installed."""
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +38,8 @@ def commands() -> tuple[str, str]:
 
 def option_table(name: str) -> str:
     """The options of one subcommand as a Markdown table, read from its parser."""
+    from advisor.__main__ import build_parser
+
     rows = ["| option | meaning |", "| --- | --- |"]
     for action in build_parser(name)._actions:  # noqa: SLF001  argparse has no public listing
         if action.dest == "help":
@@ -54,6 +53,9 @@ def option_table(name: str) -> str:
 
 def with_failures(text: str) -> str:
     """The page of troubles with the table of failures, as the program words them."""
+    from advisor.errors import FAILURE_EXIT_CODES
+    from advisor.runner.classify import NEXT_STEPS
+
     rows = ["| code | kind | do this |", "| --- | --- | --- |"]
     for kind, code in FAILURE_EXIT_CODES.items():
         step = NEXT_STEPS[kind].replace("|", "\\|")
@@ -80,6 +82,8 @@ def calls() -> Iterator[tuple[Path, list[str]]]:
 
 def parse(words: list[str]) -> None:
     """Parse one call. Raises AdvisorError or SystemExit where it is none."""
+    from advisor.__main__ import build_parser
+
     _, name, *own = words[: words.index("--")] if "--" in words else words
     if not name.startswith("-"):
         build_parser(name).parse_args(own)
@@ -87,6 +91,8 @@ def parse(words: list[str]) -> None:
 
 def check() -> None:
     """Exit with a sentence when the README is not true."""
+    from advisor.errors import AdvisorError
+
     text = README.read_text()
     if with_tables(text) != text:
         sys.exit("README: an option table is stale; run `python3 .ci/readme.py write`")

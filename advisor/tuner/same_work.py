@@ -40,7 +40,7 @@ over 10 million steps has moved by 4e-8 at the fifth."""
 KINDS = ("drawn", "came")
 """Numbers that stand for items: indices, and content."""
 FEWEST_UPDATES = 3
-LOSS_TIE, LOSS_SIGMAS = 0.1, 4.0
+LOSS_TIE, LOSS_SIGMAS = 0.1, 3.0
 """Losses of updates that differ by less are one: relative, and in standard errors."""
 RESULT_NUMBERS = 64
 """Numbers kept of a result: of a longer one only some, at places that follow its length."""
@@ -407,8 +407,13 @@ def other_losses(compared: Compared) -> Differences:
         return
     *old, new = [each[:size] for each in known]
     means = [fmean(each) for each in old]
-    spread = max(stdev(each) for each in (*old, new))
-    chance = LOSS_SIGMAS * spread * math.sqrt(1 / size + 1 / size / len(old))
+    usual = [fmean(each) for each in zip(*old, strict=True)]
+    error = math.sqrt((stdev(usual) ** 2 + stdev(new) ** 2) / size)
+    before, after = ends(compared)
+    if first_items(before, "drawn").first == first_items(after, "drawn").first != ():
+        apart = [one - other for one, other in zip(new, usual, strict=True)]
+        error = stdev(apart) / math.sqrt(size)  # of the same items, update by update
+    chance = LOSS_SIGMAS * error
     allowed = max(LOSS_TIE * abs(fmean(means)), chance) + max(means) - min(means)
     if abs(fmean(new) - fmean(means)) > allowed:
         shown = f"{fmean(new):.3g} where it was {fmean(means):.3g}"

@@ -16,6 +16,7 @@ from advisor.model import (
     WorkFacts,
 )
 from advisor.tuner import same_work
+from advisor.tuner.same_work import updates_of
 from tests.runs import a_run
 
 LOSSES = (1.0, 0.9, 1.1, 1.0)
@@ -69,6 +70,21 @@ def test_what_follows_the_batch_is_told_by_its_name(name, old, new, cause) -> No
     """A rate on a card was not read, and proves nothing."""
     before, after = a_training(**{name: old}), a_training(32, **{name: new})
     assert causes(after, before) == ([cause] if cause else [])
+
+
+@pytest.mark.parametrize(("first", "differs"), [((3, 1, 2), True), ((7, 0, 4), False)])
+def test_losses_of_the_same_items_are_compared_update_by_update(first, differs) -> None:
+    """A small shift is seen beside updates that vary much, where both had the same items."""
+    seen = Items(count=3, first=(3, 1, 2), distinct=(2,))
+    before, after = a_training(losses=(1.0, 3.0, 2.0, 9.0)), a_training(32)
+    shifted = replace(updates_of(after), losses=(1.9, 4.1, 3.0, 9.9))
+    passes = [(PassItems(drawn=replace(seen, first=each)),) for each in ((3, 1, 2), first)]
+    loaders = [LoaderWork(passes=each) for each in passes]
+    assert before.work is not None
+    assert after.work is not None
+    before = replace(before, work=replace(before.work, loader=loaders[0]))
+    after = replace(after, work=replace(after.work, loader=loaders[1], updates=shifted))
+    assert causes(after, before) == ["loss-of-update"] * differs
 
 
 def test_a_rate_that_equal_runs_disagree_on_is_not_compared() -> None:
