@@ -42,6 +42,11 @@ class Outcome:
     reason: str
 
     @property
+    def ended(self) -> bool:
+        """False where the call failed: it then shows nothing, whatever it left unchanged."""
+        return not self.verdict.startswith("exit ")
+
+    @property
     def harm(self) -> dict[str, str]:
         """Written settings that break the work, and how."""
         return {
@@ -62,6 +67,7 @@ def tune(program: Program, budget: str) -> Outcome:
     """Tune one program."""
     with tempfile.TemporaryDirectory(prefix="same-work-") as name:
         folder = Path(name)
+        (folder / "runtime").mkdir(mode=0o700)
         (folder / "train.py").write_text(program.source)
         (folder / "config.yaml").write_text(yaml.safe_dump(program.config, sort_keys=False))
         began = time.monotonic()
@@ -72,7 +78,12 @@ def tune(program: Program, budget: str) -> Outcome:
                 *("--", sys.executable, "train.py", "config.yaml"),
             ],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"},
+            env={
+                **os.environ,
+                "PYTHONPATH": str(ROOT),
+                "NO_COLOR": "1",
+                "GPU_ADVISOR_RUNTIME_DIR": str(folder / "runtime"),  # calls may lie side by side
+            },
             capture_output=True,
             text=True,
             check=False,
@@ -97,7 +108,7 @@ def tune(program: Program, budget: str) -> Outcome:
 
 def row(each: Outcome) -> str:
     """Row of the table."""
-    right = not each.harm and not each.missed
+    right = "HARM" if each.harm else "missed" if each.missed else "yes"
     written = ", ".join(f"{key}={value}" for key, value in each.written.items()) or "-"
     truth = "; ".join(
         [f"{key}: {how}" for key, how in each.program.harmful.items()]
@@ -106,7 +117,7 @@ def row(each: Outcome) -> str:
     gain = "-" if each.gain is None else f"{each.gain:.3g}"
     return (
         f"| {each.program.name} | {truth} | {each.verdict} | {each.seconds:.0f} | {written} "
-        f"| {gain} | {'yes' if right else 'HARM' if each.harm else 'missed'} |"
+        f"| {gain} | {right if each.ended else 'no call'} |"
     )
 
 
@@ -136,15 +147,16 @@ def main() -> int:
         for outcome in pool.map(lambda each: tune(each, args.budget), programs):
             outcomes.append(outcome)
             print(row(outcome), flush=True)
-            if outcome.harm or outcome.missed:
+            if outcome.harm or outcome.missed or not outcome.ended:
                 print(f"  {outcome.program.name}: {outcome.reason}", file=sys.stderr, flush=True)
     harms = [each for each in outcomes if each.program.harmful]
     frees = [each for each in outcomes if each.program.free]
     print(
         f"\nharmful values written: {sum(bool(each.harm) for each in harms)} of {len(harms)}; "
-        f"free gains written: {sum(not each.missed for each in frees)} of {len(frees)}"
+        f"free gains written: {sum(not each.missed for each in frees)} of {len(frees)}; "
+        f"calls that failed: {sum(not each.ended for each in outcomes)}"
     )
-    return int(any(each.harm for each in outcomes))
+    return int(any(each.harm or not each.ended for each in outcomes))
 
 
 if __name__ == "__main__":

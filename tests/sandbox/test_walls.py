@@ -48,7 +48,10 @@ def either(request: pytest.FixtureRequest) -> Iterator[World]:
 
 
 @pytest.fixture(
-    params=[RACE_S, pytest.param(NIGHTLY_RACE_S, marks=pytest.mark.nightly)],
+    params=[
+        pytest.param(RACE_S, marks=pytest.mark.slow),
+        pytest.param(NIGHTLY_RACE_S, marks=[pytest.mark.slow, pytest.mark.nightly]),
+    ],
     ids=["short", "long"],
 )
 def race_s(request: pytest.FixtureRequest) -> float:
