@@ -492,6 +492,7 @@ UPDATES_HARM = (
         source=accumulating(accumulation="max(4, c['accumulation'])"),
         config=MICRO,
         harmful={"batch_size": UPDATE},
+        harmless_up_to=8,  # 8 x 4 is still the 32 samples of 2 x 16
     ),
     Program(
         name="accumulation_not_divided",
