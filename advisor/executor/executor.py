@@ -296,7 +296,8 @@ class Executor:
         """Keep a trial's result, unless a limit of ours ended it."""
         request, trial, result = done.request, done.trial, done.result
         assert result is not None
-        by_budget = result.wall_s > done.most_s - LATE_S
+        # the whole time, since a limit may pass before the command has begun
+        by_budget = done.took_s > done.most_s - LATE_S
         if isinstance(result, Failure) and result.kind == "interrupted":
             msg = "Interrupted; nothing was changed, and what was measured is kept."
             raise InterruptedByUserError(msg)
@@ -306,7 +307,7 @@ class Executor:
             if not by_budget:
                 why = f"no item within {max(0.0, request.limit_s or 0.0):.0f} s"
             elif request.kept_s:
-                why = f"after {result.wall_s:.0f} s: the rest is kept for the proof"
+                why = f"after {done.took_s:.0f} s: the rest is kept for the proof"
             self.listener.note(f"{trial.label}: stopped by gpu-advisor, {why}")
             return SkippedRun(
                 request=request,
