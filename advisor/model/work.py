@@ -83,6 +83,8 @@ class UpdateWork:
     """Steps of torch's schedulers before each."""
     averages: tuple[int, ...] = ()
     """Steps of torch's running averages of weights before each."""
+    copies: dict[Short, Finite] = field(default_factory=dict)
+    """Moves in an update of each copy of the weights that the program keeps by hand."""
     losses: tuple[Finite, ...] = ()
     """Sum of the losses of each of the first 16."""
     settings: dict[Short, float] = field(default_factory=dict)

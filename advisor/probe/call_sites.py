@@ -17,7 +17,7 @@ def call_site() -> str | None:
 
 def user_site() -> str | None:
     """Innermost line of user code."""
-    return _site(_outside(_is_foreign))
+    return _site(_outside(is_foreign))
 
 
 def caller() -> Any:
@@ -33,7 +33,8 @@ def _outside(skipped: Callable[[str], bool]) -> Any:
 
 
 @functools.lru_cache(maxsize=None)
-def _is_foreign(name: str) -> bool:
+def is_foreign(name: str) -> bool:
+    """Return True for the file of a function that is not the program's own."""
     return name.startswith((OWN, "<")) or installed(name)
 
 

@@ -151,6 +151,10 @@ class Session:
         self.schedule_steps = 0
         self.average_steps = 0
         """Steps of torch's running averages of weights."""
+        self.copies: list[Any] = []
+        """Copies of the weights that the program keeps, as far as found."""
+        self.looks = 0
+        """Backward passes at which they were looked at."""
         self.losses_seen = 0
         """Losses that gradients were asked of."""
         self.optimizer_settings: dict[str, float] = {}

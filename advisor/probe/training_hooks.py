@@ -7,7 +7,7 @@ import sys
 from time import perf_counter as clock
 from typing import Any
 
-from . import work_facts
+from . import copied_weights, work_facts
 from .module_hooks import compiling_of
 from .session import Session
 
@@ -33,6 +33,7 @@ def backwards(torch: Any, session: Session) -> None:
             return original(tensors, grad_tensors, *args, **kwargs)
         begun = clock()
         session.attempt(_keep_loss, session, tensors, grad_tensors)
+        session.attempt(copied_weights.look, session)
         was_open = session.entrance.shut()  # checkpointing calls modules again
         enter = clock()
         session.spent_s += enter - begun
@@ -162,6 +163,7 @@ def optimizers(torch: Any, session: Session) -> None:
             session.attempt(stepped, session, optimizer)
         number = held[NUMBER]
         session.attempt(work_facts.updated, session, optimizer, number)
+        session.attempt(copied_weights.find, session, optimizer)
         session.recorder.add(("step", entered or end, end, number))
         entered = 0.0
         if session.diagnosis is not None:

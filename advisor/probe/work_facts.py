@@ -15,7 +15,7 @@ import sys
 import zlib
 from typing import Any, Iterator
 
-from . import batches, dataset_state
+from . import batches, copied_weights, dataset_state
 from .recorder import write_whole
 from .session import Session
 
@@ -546,6 +546,7 @@ def content(session: Session) -> dict[str, Any]:
         "rates": rates,
         "schedule": schedule,
         "averages": averaged,
+        "copies": copied_weights.content(session),
         "losses": list(_losses_of_updates(session, losses)),
         "settings": session.optimizer_settings,
         "batch_statistics": batch_statistics(session) if known is None else known,

@@ -373,13 +373,24 @@ def other_schedule(compared: Compared) -> Differences:
 
 
 def other_averages(compared: Compared) -> Differences:
-    """Another number of steps of the weights' running average in an update."""
-    old, new = (steps_of_an_update(updates_of(run).averages) for run in ends(compared))
-    if old is not None and new is not None and old != new:
-        times = f"{new:g} times an update where it moved {old:g} times"
-        yield suggested(
-            "running-average", f"The running average of the weights moves {times}."
-        )
+    """Another number of moves of the weights' running average in an update."""
+    old, new = (moves_of_averages(updates_of(run)) for run in ends(compared))
+    for name in sorted(old.keys() & new.keys()):
+        if old[name] != new[name]:
+            times = f"{new[name]:g} times an update where it moved {old[name]:g} times"
+            yield suggested("running-average", f"{name} moves {times}.")
+
+
+def moves_of_averages(updates: UpdateWork) -> dict[str, float]:
+    """Moves in an update by what moves: torch's own average, and those kept by hand."""
+    found = {
+        f"The copy of the weights in `{name}`": moves
+        for name, moves in updates.copies.items()
+    }
+    of_torch = steps_of_an_update(updates.averages)
+    if any(updates.averages) and of_torch is not None:
+        found["The running average of the weights"] = of_torch
+    return found
 
 
 def ends(compared: Compared) -> tuple[Run, Run]:

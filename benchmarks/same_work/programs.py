@@ -557,6 +557,16 @@ UPDATES_HARM = (
         harmful={"batch_size": "the average runs by batches"},
     ),
     Program(
+        name="averaged_by_batches_by_hand",
+        source=accumulating(
+            before="average = {name: p.detach().clone() for name, p in net.named_parameters()}",
+            each_batch="for name, p in net.named_parameters():\n"
+            "    average[name] = 0.999 * average[name] + 0.001 * p.detach()",
+        ),
+        config=MICRO,
+        harmful={"batch_size": "the average runs by batches"},
+    ),
+    Program(
         name="contrastive",
         source=accumulating(
             loss="F.cross_entropy(F.normalize(net(x)) @ F.normalize(net(x + 0.1)).T * 10, "
@@ -1027,6 +1037,19 @@ FREE = (
             average = AveragedModel(net, multi_avg_fn=get_ema_multi_avg_fn(0.999))
             """,
             each_update="average.update_parameters(net)",
+        ),
+        config=MICRO,
+        free={"batch_size": 3.0},
+    ),
+    Program(
+        name="accumulation_with_averages_by_hand",
+        source=accumulating(
+            before="""
+            import copy
+            average = copy.deepcopy(net)
+            """,
+            each_update="for kept, now in zip(average.parameters(), net.parameters()):\n"
+            "    kept.data.mul_(0.999).add_(now.data, alpha=0.001)",
         ),
         config=MICRO,
         free={"batch_size": 3.0},

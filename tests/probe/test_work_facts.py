@@ -74,3 +74,48 @@ def test_items_and_updates_are_told_as_seen() -> None:
     found = same_work.observed([trial("Items", "0")], trial("Items", "2"))
     assert found["items"] == "the same 48 items a pass"
     assert found["updates"].startswith("4 samples an update, ")
+
+
+@pytest.mark.parametrize(
+    ("how", "cause"),
+    [
+        ("clamped", "update-samples"),
+        ("rate", "learning-rate"),
+        ("momentum", "optimizer-settings"),
+        ("schedule", "schedule"),
+        ("batchnorm", "batch-statistics"),
+        ("contrastive", "loss-of-update"),
+        ("sums", "loss-of-update"),
+        ("each-batch-of-torch", "running-average"),
+        ("each-batch-listed", "running-average"),
+        ("each-batch-shadow", "running-average"),
+        ("each-batch-copied", "running-average"),
+    ],
+)
+def test_what_follows_the_batch_in_an_update_is_told_by_its_cause(how, cause) -> None:
+    """Batches of 4 eight times, and of 16 twice: an update should be the same."""
+    assert cause in causes(updating(how, "4", "8"), updating(how, "16", "2"))
+
+
+@pytest.mark.parametrize(
+    "how",
+    ["plain", "schedule-of-updates", *(f"each-update-{k}" for k in ("listed", "shadow", "copied"))],
+)
+def test_an_update_of_another_batch_and_as_many_samples_is_the_same(how) -> None:
+    assert causes(updating(how, "4", "8"), updating(how, "16", "2")) == []
+
+
+def test_a_copy_of_the_weights_is_named_as_the_program_writes_it() -> None:
+    before, after = (
+        updating("each-batch-shadow", "4", "8"),
+        updating("each-batch-shadow", "16", "2"),
+    )
+    (found,) = same_work.differences([before], after)
+    assert "`kept.shadow` moves 2 times an update where it moved 8 times" in found.sentence
+
+
+@cache
+def updating(*words: str) -> Run:
+    """Run of a training by accumulation."""
+    folder = Path(mkdtemp(prefix="gpu-advisor-test-"))
+    return program.python(folder, "work_updates.py", *words, plan=program.WHOLE).measured

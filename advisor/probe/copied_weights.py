@@ -1,0 +1,164 @@
+"""Copies of the weights that the program keeps by hand, such as running averages.
+
+Nothing of torch's knows what `ema = decay * ema + (1 - decay) * p` is. What it does is seen:
+beside the network there are tensors of its weights' shapes, and they move. They are looked for
+in the variables of the program's own functions that wait for the optimizer's step. At each
+backward pass of the first updates one tensor of each copy is looked at, so that its moves in
+an update are counted: a copy that moves with every batch of an accumulation follows the batch.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections import Counter, deque
+from itertools import islice
+from statistics import median
+from typing import Any, Iterator
+
+from . import call_sites
+from .session import Session
+
+LOOKS = (1, 3)
+"""Updates after which copies are looked for: some are made as they first move."""
+UPDATES, PASSES = 6, 256
+"""Updates and backward passes in which moves are counted."""
+DEPTH, VISITED = 5, 2000
+"""Levels below a variable, and values, that a search goes through."""
+COPIES = 4
+ALIKE = 0.5
+"""Share of the network's weights whose shapes a copy has: parts of it may be left out."""
+NUMBERS = 16
+"""Numbers of a tensor that stand for it: `p.data.mul_()` leaves no other trace."""
+
+
+class Copy:
+    """One tensor of a copy: its place, and how it was at each backward pass."""
+
+    def __init__(self, name: str, code: Any, steps: tuple[Any, ...]) -> None:
+        self.name = name
+        """As the program would write it: `ema.shadow`."""
+        self._code = code
+        """That of the function in whose variables it lies."""
+        self._steps = steps
+        """Way from the variables to the tensor: by item or attribute, and the key."""
+        self._seen: list[tuple[int, Any, Any]] = []
+        """Updates so far, the tensor's identity and version, and some of its numbers."""
+
+    def look(self, updates: int) -> None:
+        tensor = self._found()
+        if tensor is not None:
+            flat = tensor.detach().reshape(-1)
+            numbers = flat[:: max(1, flat.numel() // NUMBERS)][:NUMBERS].clone()
+            self._seen.append((updates, (id(tensor), tensor._version), numbers))
+
+    def _found(self) -> Any:
+        """Tensor that lies there now, maybe another one than before."""
+        frame: Any = sys._getframe()
+        while frame is not None and frame.f_code is not self._code:
+            frame = frame.f_back
+        value: Any = None if frame is None else frame.f_locals
+        for by_item, key in () if value is None else self._steps:
+            value = value[key] if by_item else getattr(value, key)
+        return value
+
+    def moves(self) -> float | None:
+        """Moves in an update; None unless one was seen whole."""
+        counted: Counter[int] = Counter()
+        for (update, before, old), (_, after, new) in zip(self._seen, self._seen[1:]):
+            counted[update] += before != after or old.tolist() != new.tolist()
+        counted.pop(self._seen[-1][0] if self._seen else 0, None)
+        return float(median(counted.values())) if counted else None
+
+
+def look(session: Session) -> None:
+    """Look at each copy as a backward pass begins."""
+    if not session.copies or session.capture is not None or session.updates > UPDATES:
+        return
+    session.looks += 1
+    if session.looks <= PASSES:
+        with session.unseen():
+            for copy in session.copies:
+                copy.look(session.updates)
+
+
+def find(session: Session, optimizer: Any) -> None:
+    """Find copies of the weights that `optimizer` moves; called in its first steps."""
+    if session.updates not in LOOKS or session.capture is not None:
+        return
+    weights = [each for group in optimizer.param_groups for each in group["params"]]
+    known = {each.name for each in session.copies}
+    frame: Any = sys._getframe()
+    while frame is not None and len(session.copies) < COPIES:
+        if not call_sites.is_foreign(frame.f_code.co_filename):
+            for name, steps in _copies(session.torch, frame.f_locals, weights):
+                if name not in known and len(session.copies) < COPIES:
+                    known.add(name)
+                    session.copies.append(Copy(name, frame.f_code, steps))
+        frame = frame.f_back
+
+
+def content(session: Session) -> dict[str, float]:
+    """Moves of each copy in an update."""
+    found = {each.name: each.moves() for each in session.copies}
+    return {name: moves for name, moves in found.items() if moves is not None}
+
+
+def _copies(torch: Any, variables: Any, weights: list[Any]) -> Iterator[tuple[str, Any]]:
+    """Name of each copy below the variables, and the way to its largest tensor."""
+    own = {id(each) for each in weights}
+    own |= {id(each.grad) for each in weights if each.grad is not None}
+    shapes = Counter(tuple(each.shape) for each in weights)
+    seen: set[int] = set()
+    queue = deque(
+        (str(name), ((True, name),), value)
+        for name, value in variables.items()
+        if not str(name).startswith("__")
+    )
+    left = VISITED
+    while queue and left:
+        left -= 1
+        name, way, value = queue.popleft()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        parts = list(_parts(torch, value))
+        held = [part for part in parts if isinstance(part[2], torch.Tensor)]
+        if not {id(tensor) for _, _, tensor in held} & own:
+            alike = shapes & Counter(tuple(tensor.shape) for _, _, tensor in held)
+            if sum(alike.values()) >= ALIKE * len(weights):
+                copied = [part for part in held if tuple(part[2].shape) in alike]
+                _, step, _ = max(copied, key=lambda part: part[2].numel())
+                yield name, way + step
+        if len(way) <= DEPTH:
+            queue.extend(
+                (f"{name}{shown}", way + step, part)
+                for shown, step, part in parts
+                if not isinstance(part, torch.Tensor)
+            )
+
+
+def _parts(torch: Any, value: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Parts of a value: how their name goes on, the steps to them, and themselves."""
+    if isinstance(value, torch.nn.Module):
+        for name, tensor in value.named_parameters():
+            yield f".{name}", tuple((False, part) for part in name.split(".")), tensor
+    if isinstance(value, dict):
+        for key, part in islice(list(value.items()), VISITED):
+            yield f"[{key!r}]", ((True, key),), part
+    elif isinstance(value, (list, tuple)):
+        for at, part in enumerate(value[:VISITED]):
+            yield f"[{at}]", ((True, at),), part
+    elif _is_object(torch, value):
+        for name, part in list(vars(value).items()):
+            if not name.startswith("_"):
+                yield f".{name}", ((False, name),), part
+
+
+def _is_object(torch: Any, value: Any) -> bool:
+    """Return True for what may hold a copy in its attributes; torch's own objects hold none."""
+    if isinstance(value, (type, types.ModuleType, types.FunctionType)):
+        return False
+    of_torch = type(value).__module__.partition(".")[0] == torch.__name__
+    network = isinstance(value, torch.nn.Module)
+    return isinstance(getattr(value, "__dict__", None), dict) and (network or not of_torch)
