@@ -102,7 +102,7 @@ class Session:
             def run(plan: MeasurePlan, candidate: Candidate) -> Run | Failure:
                 number = next(numbers)
                 id_ = f"{number:03d}"
-                variant = Variant(candidate=candidate, whatif=plan.whatif)
+                variant = Variant(candidate=candidate)
                 request = TrialRequest(variant=variant, purpose="profile", plan=plan)
                 trial = self.program.trial(id_, request, engine.scratch(id_))
                 self.progress.trial_started(number, trial.label)

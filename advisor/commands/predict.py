@@ -28,6 +28,7 @@ from advisor.model import (
     GpuProfile,
     JsonScalar,
     MeasurePlan,
+    Override,
     Run,
 )
 from advisor.prediction import estimate
@@ -38,7 +39,7 @@ from advisor.runner.job import replace_paths
 
 PLAN = MeasurePlan(measure_s=1.0, min_steps=3, trace=True)
 """Plan of a traced run; a CPU's, whose speed tells nothing, ends with one whole step."""
-AUTOCAST = "autocast=bfloat16"
+AUTOCAST = Override(knob="autocast", value="bfloat16")
 SPLITS_FROM = 8
 """Least batch traced at its half; smaller ones are doubled."""
 NEEDS_CUDA = "The program needs more of CUDA than a CPU can stand in for."
@@ -220,9 +221,8 @@ def autocast_too(
     """Trace of a 32-bit program under autocast; None for others or failures."""
     if isinstance(found, Failure) or found.traced.run.effects.dtype != "float32":
         return None
-    plan = replace(
-        plan, whatif=AUTOCAST, stand_in=plan.stand_in if found.stand_in else None
-    )
+    stand_in = plan.stand_in if found.stand_in else None
+    plan = replace(plan, overrides=(AUTOCAST,), stand_in=stand_in)
     with contextlib.suppress(PredictionError):
         half = trace_program(asked, run_trial, shortened(plan, found.traced.run))
         return None if isinstance(half, Failure) else half.traced
@@ -231,9 +231,10 @@ def autocast_too(
 
 def trace_of(run: Run) -> Trace:
     """Trace of a run. Raises PredictionError."""
-    if run.whatif is not None and not run.whatif.applied:
-        msg = f"Autocast could not be put around the program's model: {run.whatif.why}."
-        raise PredictionError(msg)
+    for each in run.overrides:
+        if not each.applied:
+            msg = f"Autocast could not be put around the program's model: {each.why}."
+            raise PredictionError(msg)
     if run.trace is None or not run.effects.batch or not run.step_ms:
         why = run.flops.why if run.flops else None
         why = why or "its batch or its steps are not known, or it has several processes"

@@ -23,8 +23,6 @@ class Variant:
     """Changes to the original, or another program."""
 
     candidate: Candidate = field(default_factory=Candidate)
-    whatif: str | None = None
-    """Change by the probe inside the process."""
     extra_s: float = 0.0
     """Paid once before the window: compilation."""
     program: str | None = None
@@ -32,12 +30,7 @@ class Variant:
 
     @property
     def label(self) -> str:
-        """Label, as in `batch 8 · prefetch_factor 4 in the code`."""
-        if not self.whatif:
-            return self.candidate.label
-        words = self.whatif.partition("@")[0].replace("loader.", "").replace("=", " ")
-        in_code = f"{words.replace(',', ', ')} in the code"
-        return f"{self.candidate.label} · {in_code}" if self.candidate.changes else in_code
+        return self.candidate.label
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +205,8 @@ class Program:
 
     def trial(self, id_: str, request: TrialRequest, scratch: Path) -> Trial:
         candidate = request.variant.candidate
-        plan = replace(request.plan, whatif=request.variant.whatif)
+        overrides = (*request.plan.overrides, *candidate.overrides)
+        plan = replace(request.plan, overrides=overrides)
         outputs = str(scratch / "outputs")
         seed = self.seed if request.repeat is None else (self.seed or 0) + request.repeat
         document = self.commands.get(request.command)

@@ -123,11 +123,11 @@ class Effects:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WhatIfOutcome:
-    """Outcome of a plan's what-if inside the process."""
+class OverrideOutcome:
+    """What became of one of a plan's overrides inside the process."""
 
-    name: str
-    """As asked for: `loader.num_workers=4@train.py:88`."""
+    knob: str
+    """As asked for: `num_workers`, `compile`."""
     applied: bool
     why: str | None = None
     cost_s: float | None = None
@@ -390,8 +390,8 @@ class Run:
     """None without a card, an optimizer of torch, or the plan's request."""
     trace: dict[str, object] | None = None
     """Operations and storages of one step, as the probe wrote them: untrusted."""
-    whatif: WhatIfOutcome | None = None
-    """None if the plan had none, or the probe could not say."""
+    overrides: tuple[OverrideOutcome, ...] = ()
+    """One for each of the plan's; empty if it had none, or the probe could not say."""
     telemetry: Telemetry = field(default_factory=Telemetry)
     cards: tuple[Card, ...] = ()
     """Of the model, one per rank; none on a CPU, or if not seen."""

@@ -64,6 +64,21 @@ SHORT_NAMES = {"batch_size": "batch", "num_workers": "workers"}
 """Label words for kinds of long names."""
 
 
+PROCESS = "the process"
+"""Document of settings that belong to no line of the program's code."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Override:
+    """Setting that the probe puts in place of the program's own, inside the process."""
+
+    knob: str
+    """A DataLoader argument (`num_workers`), or a switch of the probe (`compile`)."""
+    value: JsonScalar = True
+    site: str | None = None
+    """Line that builds the DataLoader, `train.py:88`; None: every one, or the whole process."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """One value of one document, before and after."""
@@ -76,6 +91,8 @@ class Change:
     new: JsonScalar
     name: str | None = None
     """Longer name where knobs share one: `train.batch_size`."""
+    in_code: bool = False
+    """The value stands in the running program: a trial overrides it, and the user may write it."""
 
     @property
     def label(self) -> str:
@@ -99,9 +116,30 @@ class Candidate:
 
     @property
     def label(self) -> str:
-        """Label such as `batch 8 · workers 4`, or `original`."""
+        """Label such as `batch 8 · workers 4 in the code`, or `original`."""
         own = [c for c in self.changes if c.kind != "schedule"] or self.changes
-        return " · ".join(c.label for c in own) or "original"
+        parts = [c.label for c in own if not c.in_code]
+        coded = ", ".join(c.label for c in own if c.in_code)
+        return (
+            " · ".join([*parts, f"{coded} in the code"] if coded else parts) or "original"
+        )
+
+    @property
+    def in_code(self) -> Self:
+        """Part of this candidate that no file holds."""
+        return replace(self, changes=tuple(c for c in self.changes if c.in_code))
+
+    @property
+    def overrides(self) -> tuple[Override, ...]:
+        """What the probe has to do for it."""
+        return tuple(
+            Override(
+                knob=each.path,
+                value=each.new,
+                site=None if each.document == PROCESS else each.document,
+            )
+            for each in self.in_code.changes
+        )
 
     def values_in(self, document: str) -> dict[str, JsonScalar]:
         """New values of one document, by path."""

@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple, Self
 
 from advisor.model.machines import GpuProfile
 from advisor.model.runs import JsonScalar, KnobClass, Purpose
-from advisor.model.settings import Candidate
+from advisor.model.settings import Candidate, Override
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +96,8 @@ class MeasurePlan:
     """After the window: list operations and storages of a step, to predict."""
     stand_in: GpuProfile | None = None
     """Card the program believes to have, on a host without one."""
-    whatif: str | None = None
-    """Tried in the process: `channels_last`, `loader.num_workers=4@train.py:88`."""
+    overrides: tuple[Override, ...] = ()
+    """Tried in the process."""
     memory_cap_gib: float | None = None
     """Cap on the CUDA allocator, to emulate a smaller card."""
     unit_regex: str | None = None

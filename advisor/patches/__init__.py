@@ -9,7 +9,7 @@ from advisor.executor.requests import Program
 from advisor.model import Advice, Run
 from advisor.patches import patches
 from advisor.patches.patches import Edit, file_patch, patch_of
-from advisor.tuner.code_suggestions import is_confirmed, switch_of
+from advisor.tuner.code_suggestions import SWITCHES, is_confirmed
 from advisor.tuner.state import Suggestion, TunerState
 
 
@@ -62,12 +62,12 @@ def code_edit(line: int, suggestion: Suggestion, original: Run) -> Edit | None:
     """Edit at `line` that does what was tried; None without one."""
     if suggestion.arguments:
         return partial(patches.loader_edit, line, dict(suggestion.arguments))
-    switch, value = switch_of(suggestion.title)
+    switch = next(each for each in SWITCHES if each.name == suggestion.switch)
+    value = suggestion.variant.candidate.in_code.changes[-1].new
     if switch.statement:
         return partial(patches.statement_edit, switch.statement.format(value=value))
     if switch.name == "autocast":
-        whatif = suggestion.run.whatif
         device = (original.effects.device or "cpu").partition(":")[0]
-        widen = whatif is not None and whatif.one_tensor is True
-        return partial(patches.autocast_edit, line, device, value, widen=widen)
+        widen = any(each.one_tensor for each in suggestion.run.overrides)
+        return partial(patches.autocast_edit, line, device, str(value), widen=widen)
     return None

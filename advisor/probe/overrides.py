@@ -1,31 +1,33 @@
-"""Overrides: settings applied from outside the program.
+"""Overrides: settings put in place of the program's own, inside its process.
 
-    loader.num_workers=4,loader.prefetch_factor=4@train.py:88
-                        arguments of the DataLoaders built at that line; of all without `@`
-    autocast=bfloat16   around the forward of each module called from outside
+Each of the plan's has a knob, a value and, for the argument of a DataLoader, the line that
+builds it:
+
+    autocast            around the forward of each module called from outside; a dtype
     channels_last       weights and inputs of each such module
-    compile             the forward of each such module; compile=NAME with that backend or mode
-    threads=4           of the CPU in one operation
+    compile             the forward of each such module; true, a mode or a backend
+    threads             of the CPU in one operation
     tf32  cudnn_benchmark  non_blocking  fused
+    any other           that argument of the DataLoaders built at the line; of all without one
 
-Commas join several. The record's entry `whatif` tells which applied.
+The record's entry `overrides` tells what became of each.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import sys
 import threading
 import warnings
 from time import perf_counter as clock
-from typing import Any, Callable, Iterable
+from typing import Any, Callable, Sequence
 
 from .call_sites import call_site
 from .module_facts import any_compiled
 from .session import MISSING, Session, restore
 
-LOADER = "loader."
 WITHOUT_WORKERS = {
     "prefetch_factor": None,
     "persistent_workers": False,
@@ -33,47 +35,41 @@ WITHOUT_WORKERS = {
     "timeout": 0,
 }
 """A DataLoader without workers accepts only these."""
-FLAGS = ("persistent_workers", "pin_memory", "in_order")
 COMPILE_MODES = ("reduce-overhead", "max-autotune")
 AFTER_COMPILING = 3
 """Warm-up calls after a compilation: backwards are compiled late."""
 
 
-class Overrides:
-    """Requested settings, and how often each was applied."""
+class Override:
+    """A setting that was asked for, and how often it was applied."""
 
-    def __init__(self, session: Session, asked: str) -> None:
+    def __init__(self, session: Session, asked: dict[str, Any]) -> None:
         self.session = session
-        self.asked = asked
-        words, _, site = asked.partition("@")
-        self.site: str | None = site or None
-        pairs = (word.partition("=") for word in words.split(","))
-        self.settings = {name.strip(): value for name, _, value in pairs}
-        self.applied = dict.fromkeys(self.settings, 0)
+        self.knob: str = asked["knob"]
+        self.value: Any = asked["value"]
+        self.site: str | None = asked["site"]
+        self.applied = 0
         self.why: str | None = None
         self.cost_s = 0.0
         self.caution: str | None = None
         self.one_tensor: bool | None = None
 
-    def apply(
-        self, names: Iterable[str], change: Callable[..., str | None], *args: Any
-    ) -> None:
-        """Make a change, which may return why not; count it for `names`."""
+    def apply(self, change: Callable[..., str | None], *args: Any) -> None:
+        """Make a change, which may return why not."""
         try:
             why = change(self.session.torch, self, *args)
         except Exception as problem:
             why = f"{type(problem).__name__}: {problem}"[:300]
-        if why is not None:
-            self.why = self.why or why
-            self.session.note(f"what-if {self.asked}: {why}")
+        if why is None:
+            self.applied += 1
             return
-        for name in names:
-            self.applied[name] += 1
+        self.why = self.why or why
+        self.session.note(f"override of {self.knob}: {why}")
 
     def summary(self) -> dict[str, Any]:
-        applied = all(self.applied.values())
+        applied = self.applied > 0
         return {
-            "name": self.asked,
+            "knob": self.knob,
             "applied": applied,
             "why": None
             if applied
@@ -89,28 +85,27 @@ def install(torch: Any, session: Session) -> None:
     cap = session.plan.get("memory_cap_gib")
     if cap:
         _cap_memory(torch, session, float(cap))
-    asked = session.plan.get("whatif")
-    if not asked:
-        return
-    session.overrides = overrides = Overrides(session, str(asked))
-    loader = {n: v for n, v in overrides.settings.items() if n.startswith(LOADER)}
-    if loader:
-        _loader(torch, overrides, loader)
-    for name, value in overrides.settings.items():
-        if name in PROCESS_WIDE:
-            PROCESS_WIDE[name](torch, overrides)
-        elif name in MODULES:
-            change = functools.partial(overrides.apply, [name], _change_module, name, value)
+    asked = session.plan.get("overrides") or ()
+    session.overrides = [Override(session, each) for each in asked]
+    loader = []
+    for override in session.overrides:
+        if override.knob in PROCESS_WIDE:
+            PROCESS_WIDE[override.knob](torch, override)
+        elif override.knob in MODULES:
+            change = functools.partial(override.apply, _change_module)
             session.on_module.append(change)
+        else:
+            loader.append(override)
+    loader.sort(key=lambda each: each.site or "")
+    for site, several in itertools.groupby(loader, key=lambda each: each.site):
+        _loader(torch, session, site, list(several))
 
 
-def _change_module(
-    torch: Any, overrides: Overrides, name: str, value: str, module: Any
-) -> str | None:
+def _change_module(torch: Any, override: Override, module: Any) -> str | None:
     device = str(next(module.parameters()).device.type)
-    if name in ON_CARD and device != "cuda":
+    if override.knob in ON_CARD and device != "cuda":
         return f"the model runs on {device}, where this setting does nothing"
-    return MODULES[name](torch, overrides, module, value)
+    return MODULES[override.knob](torch, override, module)
 
 
 def _cap_memory(torch: Any, session: Session, cap_gib: float) -> None:
@@ -151,42 +146,46 @@ def _used_cards(torch: Any) -> set[int]:
     return {n for n in range(count) if count == 1 or not has_context or has_context(n)}
 
 
-def _loader(torch: Any, overrides: Overrides, settings: dict[str, str]) -> None:
+def _loader(
+    torch: Any, session: Session, site: str | None, several: Sequence[Override]
+) -> None:
+    """Set arguments of the DataLoaders that are built at `site`."""
     loader = torch.utils.data.DataLoader
-    session, signature = overrides.session, inspect.signature(loader.__init__)
-    wanted: dict[str, Any] = {n.removeprefix(LOADER): int(v) for n, v in settings.items()}
-    wanted.update({name: bool(wanted[name]) for name in FLAGS if name in wanted})
+    signature = inspect.signature(loader.__init__)
 
     @session.patches.wrap(loader, "__init__")
     def __init__(build: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         ours = session.diagnosis is None and not session.muted
-        if ours and overrides.site in (None, call_site()):
+        if ours and site in (None, call_site()):
             given = signature.bind(self, *args, **kwargs)
-            overrides.apply(settings, _rearrange, given.arguments, dict(wanted))
+            _rearrange(given.arguments, several)
             args, kwargs = given.args[1:], given.kwargs
         build(self, *args, **kwargs)
 
 
-def _rearrange(
-    torch: Any, overrides: Overrides, given: dict[str, Any], wanted: dict[str, Any]
-) -> str | None:
-    """Put values into a DataLoader's arguments; return why not."""
-    workers = wanted.get("num_workers", given.get("num_workers", 0))
-    needs_workers = [name for name in wanted if name in WITHOUT_WORKERS and wanted[name]]
-    if not workers and needs_workers:
-        return f"{needs_workers[0]} needs workers, and the loader has none"
-    if "batch_size" in wanted and not _resized(given, wanted.pop("batch_size")):
-        return "the program makes its batches itself"
-    given.update(wanted)
-    if not wanted.get("in_order", True):
-        overrides.caution = (
+def _rearrange(given: dict[str, Any], several: Sequence[Override]) -> None:
+    """Put values into a DataLoader's arguments, its workers first: others need them."""
+    for override in sorted(several, key=lambda each: each.knob != "num_workers"):
+        override.apply(_argument, given)
+    if not given.get("num_workers"):
+        given.update({name: v for name, v in WITHOUT_WORKERS.items() if name in given})
+
+
+def _argument(torch: Any, override: Override, given: dict[str, Any]) -> str | None:
+    """Put one value into a DataLoader's arguments, or return why not."""
+    name, value = override.knob, override.value
+    if name == "batch_size":
+        return None if _resized(given, value) else "the program makes its batches itself"
+    if name in WITHOUT_WORKERS and value and not given.get("num_workers"):
+        return f"{name} needs workers, and the loader has none"
+    given[name] = value
+    if name == "in_order" and not value:
+        override.caution = (
             "batches come as they are ready, so no run repeats another's order"
         )
-    if not workers:
-        given.update({name: v for name, v in WITHOUT_WORKERS.items() if name in given})
     iterable = isinstance(given["dataset"], torch.utils.data.IterableDataset)
-    if iterable and wanted.get("num_workers"):
-        overrides.caution = (
+    if iterable and name == "num_workers" and value:
+        override.caution = (
             "the data set is an iterable one: unless it shards itself by worker, each worker "
             "yields all of it"
         )
@@ -205,23 +204,23 @@ def _resized(given: dict[str, Any], batch: int) -> bool:
     return True
 
 
-def _non_blocking(torch: Any, overrides: Overrides) -> None:
+def _non_blocking(torch: Any, override: Override) -> None:
     def copy(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
         stated = "non_blocking" in kwargs or any(isinstance(arg, bool) for arg in args)
-        if stated or overrides.session.muted or self.device.type != "cpu":
+        if stated or override.session.muted or self.device.type != "cpu":
             return original(self, *args, **kwargs)
         moved = original(self, *args, non_blocking=True, **kwargs)
-        overrides.applied["non_blocking"] += moved.device.type == "cuda"
+        override.applied += moved.device.type == "cuda"
         return moved
 
     for name in ("to", "cuda"):
-        overrides.session.patches.wrap(torch.Tensor, name)(copy)
+        override.session.patches.wrap(torch.Tensor, name)(copy)
 
 
-def _fused(torch: Any, overrides: Overrides) -> None:
+def _fused(torch: Any, override: Override) -> None:
     """Make an optimizer fused where all its parameters are on a GPU."""
 
-    @overrides.session.patches.wrap(torch.optim.Optimizer, "__init__")
+    @override.session.patches.wrap(torch.optim.Optimizer, "__init__")
     def __init__(build: Any, self: Any, params: Any, defaults: Any) -> None:
         build(self, params, defaults)
         tensors = [each for group in self.param_groups for each in group["params"]]
@@ -232,25 +231,25 @@ def _fused(torch: Any, overrides: Overrides) -> None:
             for group in (self.defaults, *self.param_groups):
                 group.update(fused=True, foreach=False)
             self._step_supports_amp_scaling = True
-            overrides.applied["fused"] += 1
+            override.applied += 1
 
 
 # Hooks on a module are functions of this file: it can be copied and pickled as ever. They
 # act from its second call on.
 _open = threading.local()
 _dtype: Any = None
-_asked: Overrides | None = None
+_asked: Override | None = None
 
 
-def _autocast(torch: Any, overrides: Overrides, module: Any, value: str) -> str | None:
+def _autocast(torch: Any, override: Override, module: Any) -> str | None:
     global _dtype, _asked
-    _dtype, _asked = getattr(torch, value or "bfloat16"), overrides
+    _dtype, _asked = getattr(torch, override.value), override
     hooks = (
         module.register_forward_pre_hook(_enter_autocast),
         module.register_forward_hook(_leave_autocast, always_call=True),
     )
     for hook in hooks:
-        overrides.session.patches.on_undo(hook.remove)
+        override.session.patches.on_undo(hook.remove)
     return None
 
 
@@ -273,13 +272,13 @@ def _leave_autocast(module: Any, args: Any, output: Any) -> Any:
     return output.float() if one and output.dtype == _dtype else output
 
 
-def _channels_last(torch: Any, overrides: Overrides, module: Any, value: str) -> str | None:
+def _channels_last(torch: Any, override: Override, module: Any) -> str | None:
     """Convert parameters in place; undo leaves them, as others share them."""
     if not any(parameter.dim() == 4 for parameter in module.parameters()):
         return "the model has no 2-d convolution"
     module.to(memory_format=torch.channels_last)
     hook = module.register_forward_pre_hook(_laid_out, with_kwargs=True)
-    overrides.session.patches.on_undo(hook.remove)
+    override.session.patches.on_undo(hook.remove)
     return None
 
 
@@ -294,13 +293,14 @@ def _laid_out(module: Any, args: Any, kwargs: Any) -> Any:
     return tuple(map(last, args)), {key: last(value) for key, value in kwargs.items()}
 
 
-def _compile(torch: Any, overrides: Overrides, module: Any, value: str) -> str | None:
+def _compile(torch: Any, override: Override, module: Any) -> str | None:
     """Compile the forward alone, and keep its hooks."""
     if not hasattr(module, "_compiled_call_impl"):
         return f"torch {torch.__version__} cannot compile a module in place"
     if any_compiled(module):
         return "the model is compiled already"
-    given = {"mode" if value in COMPILE_MODES else "backend": value} if value else {}
+    how = override.value
+    given = {} if how is True else {"mode" if how in COMPILE_MODES else "backend": how}
     compiled = torch.compile(module.forward, **given)
     settling = 0
 
@@ -314,11 +314,11 @@ def _compile(torch: Any, overrides: Overrides, module: Any, value: str) -> str |
         finally:
             restore(module, "forward", held)
             if compilations() != before:
-                overrides.cost_s += clock() - start
+                override.cost_s += clock() - start
                 settling = AFTER_COMPILING
             if settling:
                 settling -= 1
-                overrides.session.recorder.add(("warm", clock()))
+                override.session.recorder.add(("warm", clock()))
 
     module._compiled_call_impl = call
     return None
@@ -330,7 +330,7 @@ def compilations() -> int:
     return sum(int(count) for kind in kinds for count in kind.values())
 
 
-def _tf32(torch: Any, overrides: Overrides, module: Any, value: str) -> None:
+def _tf32(torch: Any, override: Override, module: Any) -> None:
     """Enable TF32 by the setting all versions accept."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # some versions call it the older way
@@ -340,11 +340,11 @@ def _tf32(torch: Any, overrides: Overrides, module: Any, value: str) -> None:
 PROCESS_WIDE = {"non_blocking": _non_blocking, "fused": _fused}
 ON_CARD = ("cudnn_benchmark", "tf32")
 """Settings that do nothing elsewhere."""
-MODULES: dict[str, Callable[[Any, Overrides, Any, str], str | None]] = {
+MODULES: dict[str, Callable[[Any, Override, Any], str | None]] = {
     "autocast": _autocast,
     "channels_last": _channels_last,
     "compile": _compile,
     "cudnn_benchmark": lambda torch, *_: setattr(torch.backends.cudnn, "benchmark", True),
     "tf32": _tf32,
-    "threads": lambda torch, _, __, value: torch.set_num_threads(int(value)),
+    "threads": lambda torch, override, _: torch.set_num_threads(override.value),
 }

@@ -77,9 +77,8 @@ def _distributed(name: str, getter: str, default: int) -> int:
 
 def facts(session: Session) -> None:
     """Read facts of the process at its end, each by itself."""
-    overrides = session.overrides
     read: dict[str, Callable[[], Any]] = {
-        "whatif": lambda: overrides.summary() if overrides is not None else None,
+        "overrides": lambda: [each.summary() for each in session.overrides],
         "memory": lambda: memory(session),
         "collectives": collectives,
         "card": lambda: cuda_events.card_facts(session),

@@ -14,7 +14,7 @@ from typing import Any, Callable
 
 Event = tuple[Any, ...]
 
-VERSION = 5
+VERSION = 6
 """Format of the record and event log."""
 STEPS = ("step", "batch", "call", "backward", "gradient")
 """Kinds that say how far a program is; second and third are start and end."""

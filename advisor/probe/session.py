@@ -90,7 +90,7 @@ class Session:
         """Hooks of copies and waits, out while steps are only counted."""
         self.watch_device: Callable[[], object] = int
         """Puts them in, once the program uses CUDA."""
-        self.overrides: Any = None
+        self.overrides: list[Any] = []
         self.stand_in: Any = None
         """Card that the CPU stands in for, of a prediction."""
         self.tick: Callable[[float], object] = float

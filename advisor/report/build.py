@@ -141,7 +141,7 @@ def runs_of(found: TuningResult, candidate: Candidate) -> list[Run]:
             continue
         for arm, request in each.ab_test.by_name.items():
             variant = request.variant
-            if variant.candidate.key == candidate.key and variant.whatif is None:
+            if variant.candidate.key == candidate.key:
                 runs += each.runs(arm)
     quiet = [run for run in runs if run.disturbance.disturbed is not True]
     return quiet if len(quiet) > 1 else runs
@@ -273,7 +273,7 @@ def trial_entry(attempt: TrialResult) -> TrialEntry:
         "purpose": attempt.request.purpose,
         "label": attempt.request.label,
         "wall_s": result.wall_s,
-        "whatif": variant.whatif,
+        "whatif": ", ".join(c.label for c in variant.candidate.in_code.changes) or None,
         "reused": attempt.reused,
         "repeated": attempt.repeated,
     }

@@ -26,7 +26,7 @@ from advisor.runner.monitor import TrialExit
 from advisor.runner.process_records import ProcessRecord
 
 T = TypeVar("T")
-OF_THE_FIRST = ("losses", "flops", "footprint", "trace", "whatif")
+OF_THE_FIRST = ("losses", "flops", "footprint", "trace", "overrides")
 """Facts of a record that enter the run as they are."""
 TREND = 0.2
 """Least change of a rate within its window that is said."""

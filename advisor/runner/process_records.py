@@ -29,8 +29,8 @@ from advisor.model import (
     Footprint,
     JsonScalar,
     LoaderCeiling,
+    OverrideOutcome,
     UpdateWork,
-    WhatIfOutcome,
 )
 from advisor.probe.recorder import VERSION
 from advisor.runner.output import plain
@@ -111,7 +111,7 @@ class ProcessRecord:
     recomputes: bool | None = None
     skipped_updates: Count = 0
     """Updates left out by a GradScaler: gradients were not finite."""
-    whatif: WhatIfOutcome | None = None
+    overrides: tuple[OverrideOutcome, ...] = ()
     ceilings: tuple[LoaderCeiling, ...] = ()
     flops: Flops | None = None
     footprint: Footprint | None = None

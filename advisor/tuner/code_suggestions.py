@@ -1,13 +1,13 @@
 """Code changes tried in the process, suggested once a comparison confirms them."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 from advisor import knobs
 from advisor.executor.requests import ABTest, Variant
-from advisor.knobs.registry import LOADER_ARGUMENTS, loader_arguments
-from advisor.model import UNFINISHED, Knob, Purpose, Run
+from advisor.knobs.registry import LOADER_ARGUMENTS, REGISTRY, loader_arguments
+from advisor.model import PROCESS, UNFINISHED, Change, JsonScalar, Knob, Purpose, Run
 from advisor.tuner.confirm import memory_caveat, wanted_rounds
 from advisor.tuner.effects import is_ignored, is_only_suggested, set_ignored, training_note
 from advisor.tuner.quality_gate import passes_gate
@@ -54,14 +54,15 @@ class Switch:
     """Its value that makes the switch worth a try; None: any seen."""
     needs: tuple[str, ...] = ()
     """cuda, training; compute: much of it without a GPU; tolerance: for other rounding."""
-    values: Callable[[TunerState], tuple[str, ...]] = lambda _: ("",)
+    values: Callable[[TunerState], Sequence[JsonScalar]] = lambda _: (True,)
     statement: str = ""
     """Code that can stand alone after the imports."""
     code: str = ""
     """Other code to write."""
 
-    def shown(self, value: str) -> str:
-        mode = f'mode="{value}"' if value and self.name == "compile" else value
+    def shown(self, value: JsonScalar) -> str:
+        mode: object = "" if value is True else value
+        mode = f'mode="{value}"' if mode and self.name == "compile" else mode
         return (self.code or f"`{self.statement}`").format(value=mode)
 
 
@@ -74,13 +75,13 @@ def autocast_dtypes(state: TunerState) -> tuple[str, ...]:
     )
 
 
-def thread_counts(state: TunerState) -> tuple[str, ...]:
+def thread_counts(state: TunerState) -> Sequence[int]:
     """Two thread counts to try: what the workers leave first."""
     seen = state.incumbent_run.effects
     cpus = max(1, state.context.cpus // (seen.world_size or 1))
     left = [max(1, cpus - seen.workers)] if seen.workers else []
     wanted = dict.fromkeys([*left, cpus, max(1, cpus // 2), 1])
-    return tuple(str(count) for count in wanted if count != seen.threads)[:2]
+    return [count for count in wanted if count != seen.threads][:2]
 
 
 def is_launch_bound(state: TunerState) -> bool:
@@ -89,9 +90,9 @@ def is_launch_bound(state: TunerState) -> bool:
     return run.on_gpu and (run.shares.launch or 0.0) >= LAUNCH_BOUND
 
 
-def compile_modes(state: TunerState) -> tuple[str, ...]:
+def compile_modes(state: TunerState) -> Sequence[str | bool]:
     """Compilation modes; CUDA graphs first where launches dominate."""
-    return ("reduce-overhead", "") if is_launch_bound(state) else ("",)
+    return ("reduce-overhead", True) if is_launch_bound(state) else (True,)
 
 
 SWITCHES = (
@@ -132,10 +133,21 @@ SWITCHES = (
 )  # fmt: skip
 
 
-def switch_of(whatif: str) -> tuple[Switch, str]:
-    """Switch and value of `compile` or `threads=4`."""
-    name, _, value = whatif.partition("=")
-    return next(switch for switch in SWITCHES if switch.name == name), value
+def override(state: TunerState, document: str | None, **values: JsonScalar) -> Variant:
+    """The best candidate with `values` in the code, at the line that `document` names."""
+    changes = (
+        Change(
+            document=document or PROCESS,
+            path=name,
+            kind=name,
+            knob_class=REGISTRY[name].knob_class if name in REGISTRY else "free",
+            old=None,
+            new=value,
+            in_code=True,
+        )
+        for name, value in values.items()
+    )
+    return Variant(candidate=state.best.with_changes(*changes))
 
 
 def applies(state: TunerState, switch: Switch) -> bool:
@@ -269,8 +281,8 @@ def fastest(
     for number, variant in enumerate(variants):
         state, run = yield from try_variant(state, [*variants[number:], *later], knob)
         if run is not None and is_faster(state, run, best):
-            cost_s = run.whatif.cost_s if run.whatif else None
-            best, missed = (replace(variant, extra_s=cost_s or 0.0), run), False
+            cost_s = sum(each.cost_s or 0.0 for each in run.overrides)
+            best, missed = (replace(variant, extra_s=cost_s), run), False
         elif climbing and (missed or run is None):
             break
         else:
@@ -300,23 +312,27 @@ def try_variant(
     """
     variant = queue[0]
     compared_s = FEWEST_ROUNDS * state.round_s * (2 if to_compare(state) else 1)
-    purpose: Purpose = "whatif" if variant.whatif else "search"
+    coded = bool(variant.candidate.in_code.changes)
+    purpose: Purpose = "whatif" if coded else "search"
     own, *ahead = (make_request(state, each, purpose, ran=state.best_run) for each in queue)
     state, trial = yield from run_trial(
         state, own, kept_s=compared_s, matters=False, ahead=ahead
     )
     run = trial.run if trial else None
-    if run is None or (variant.whatif and not (run.whatif and run.whatif.applied)):
+    if run is None or (coded and not is_applied(run)):
         return state, None
     if knob is not None and is_ignored(knob, variant.candidate, state.incumbent_run, run):
         return set_ignored(state, knob, variant.candidate, run), None
-    if state.context.objective.broken(run) or (
-        variant.whatif and not counts_alike(state, run)
-    ):
+    if state.context.objective.broken(run) or (coded and not counts_alike(state, run)):
         return state, None
     if why := unusable(state, run, advised=knob is not None):
         return leave_out(state, variant, run, f". It {why}."), None
     return state, run
+
+
+def is_applied(run: Run) -> bool:
+    """True if the probe put every override in place."""
+    return bool(run.overrides) and all(each.applied for each in run.overrides)
 
 
 def counts_alike(state: TunerState, run: Run) -> bool:
@@ -336,10 +352,8 @@ def batch_share(run: Run) -> float | None:
 
 def variants_of(state: TunerState, switch: Switch) -> list[Variant]:
     extra_s = COMPILE_S if switch.name == "compile" else 0.0
-    names = [
-        f"{switch.name}={value}" if value else switch.name for value in switch.values(state)
-    ]
-    return [Variant(candidate=state.best, whatif=name, extra_s=extra_s) for name in names]
+    variants = [override(state, None, **{switch.name: v}) for v in switch.values(state)]
+    return [replace(each, extra_s=extra_s) for each in variants]
 
 
 def try_switch(state: TunerState, switch: Switch, others: Sequence[Switch]) -> Stage:
@@ -361,15 +375,15 @@ def try_switch(state: TunerState, switch: Switch, others: Sequence[Switch]) -> S
     cost = (
         f" It takes {variant.extra_s:.0f} s once, at the start." if variant.extra_s else ""
     )
-    title = variant.whatif or ""
-    code = switch.shown(title.partition("=")[2])
+    value = variant.candidate.in_code.changes[-1].new
+    title = switch.name if value is True else f"{switch.name}={value}"
+    code = switch.shown(value)
     reason = f"In the code: {code}.{inside}{cost}{caution(run)}"
-    return suggest(state, title, best, reason)
+    return suggest(state, title, best, reason, switch=switch.name)
 
 
 def caution(run: Run) -> str:
-    text = run.whatif.caution if run.whatif else None
-    return f" Mind that {text}." if text else ""
+    return "".join(f" Mind that {each.caution}." for each in run.overrides if each.caution)
 
 
 def try_batches(state: TunerState) -> Stage:
@@ -391,12 +405,11 @@ def try_batches_in_code(state: TunerState) -> Stage:
     """Suggest a larger DataLoader batch, where the code holds it."""
     seen = state.incumbent_run.effects
     old, site = seen.batch_asked or 0, seen.loader_site
-    whatifs = {of_loader({"batch_size": size}, site): size for size in doubled(state, old)}
-    variants = [Variant(candidate=state.best, whatif=each) for each in whatifs]
+    variants = [override(state, site, batch_size=size) for size in doubled(state, old)]
     state, best = yield from fastest(state, variants, climbing=True)
     if best is None:
         return state
-    new = whatifs[best[0].whatif or ""]
+    new = int(str(best[0].candidate.in_code.changes[-1].new))
     note = f" {training_note(state, new / old)}" if state.trains else ""
     reason = f"No key or option was found for it.{note}{memory_caveat(state, best[1])}"
     title = f"DataLoader arguments: batch_size={new}"
@@ -453,13 +466,14 @@ def try_loader_arguments(state: TunerState) -> Stage:
             "num_workers", seen.workers
         ):
             continue
-        options = {
-            of_loader({**chosen, name: value}, seen.loader_site): value for value in values
-        }
-        variants = [Variant(candidate=state.best, whatif=whatif) for whatif in options]
+        variants = [
+            override(state, seen.loader_site, **chosen, **{name: value}) for value in values
+        ]
         state, best = yield from fastest(state, variants, best)
-        if best is not None and best[0].whatif in options:
-            found = {**chosen, name: options[best[0].whatif]}
+        if best is not None and best[0].candidate in [each.candidate for each in variants]:
+            new = best[0].candidate.in_code.changes[-1].new
+            assert isinstance(new, int)
+            found = {**chosen, name: new}
             chosen = found if is_sure(state, best[1]) else chosen
     if best is None:
         return state
@@ -489,9 +503,3 @@ def loader_values(state: TunerState) -> Iterable[tuple[str, list[int] | list[boo
             and argument.worth_suggesting(seen)
         ):
             yield argument.kind, [argument.in_code]
-
-
-def of_loader(values: Mapping[str, int | bool], site: str | None) -> str:
-    """`loader.num_workers=4,loader.prefetch_factor=4@train.py:88`."""
-    words = ",".join(f"loader.{name}={int(value)}" for name, value in values.items())
-    return words + (f"@{site}" if site else "")

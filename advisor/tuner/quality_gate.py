@@ -213,7 +213,7 @@ def confirm_quality(
     if result.failure is not None:
         pairs = []
     state, found = assess(state, reference, variant, pairs, name, "confirmed")
-    if found.inside and reference.runs and variant.whatif is None:
+    if found.inside and reference.runs and not variant.candidate.in_code.changes:
         state = adopt_quality(state, reference, found.judgements)
     return state, found
 

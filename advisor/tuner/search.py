@@ -320,7 +320,7 @@ def leave_out(
     gain = state.gain_over_incumbent(run)
     if gain <= 1 + state.tie_threshold:
         return state
-    entry = LeftOut(variant.whatif or variant.label, gain, why, is_open)
+    entry = LeftOut(variant.label, gain, why, is_open)
     return replace(state, left_out=(*state.left_out, entry))
 
 

@@ -166,6 +166,8 @@ class Suggestion:
     """DataLoader arguments, where they are suggested."""
     knob: Knob | None = None
     """A training's batch, where it is suggested."""
+    switch: str = ""
+    """A switch of the probe, where it is suggested."""
     outcome: Comparison | None = None
     unfinished: bool = False
     """Faster so far, in fewer rounds than its proof would take."""

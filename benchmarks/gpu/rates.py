@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from advisor.model import Run
+from advisor.model import Override, Run
 from advisor.report.bottleneck import diagnose
 from benchmarks.gpu.bench import Bench, description, own_rate
 from benchmarks.gpu.record import Line
@@ -41,15 +41,22 @@ CAUSES = {
 }
 ON_A_SIMULATED_CARD = {"host_to_device": "--train --loader --copied 8 --kernel 5"}
 LOOP = "--train --loader --kernel 8"
+
+
+def overriding(knob: str, value: str | bool = True) -> dict[str, Any]:
+    """What a plan adds for it."""
+    return {"overrides": (Override(knob=knob, value=value),)}
+
+
 PAIRS: dict[str, tuple[str, dict[str, Any], dict[str, Any], tuple[float, float]]] = {
     "cudnn.benchmark in a fresh process": (
-        "--train --loader", {}, {"whatif": "cudnn_benchmark"}, (0.97, 9.0),
+        "--train --loader", {}, overriding("cudnn_benchmark"), (0.97, 9.0),
     ),
     "compile, launch-bound": (
-        "--train --loader --small 400", {}, {"whatif": "compile"}, (0.97, 99.0),
+        "--train --loader --small 400", {}, overriding("compile"), (0.97, 99.0),
     ),
     "reduce-overhead, launch-bound": (
-        "--train --loader --small 400", {}, {"whatif": "compile=reduce-overhead"}, (0.97, 99.0),
+        "--train --loader --small 400", {}, overriding("compile", "reduce-overhead"), (0.97, 99.0),
     ),
     "with telemetry": (LOOP, {"telemetry": False}, {}, (0.98, 1.02)),
     "30 s against 2 s": (LOOP, {"measure_s": 2.0}, {"measure_s": 30.0}, (0.95, 1.05)),
@@ -111,7 +118,7 @@ def pairs(bench: Bench) -> Iterator[Line]:
             f"{', '.join(name for name, _ in seen.event_reasons) or 'no event reasons'}"
             f"{'; beside load, which decides nothing' if beside_load else ''}",
             None if bench.simulated or beside_load else low <= ratio <= high,
-            "a clock that falls: throttling; a what-if that did not apply: probe/overrides.py",
+            "a clock that falls: throttling; an override that did not apply: probe/overrides.py",
         )  # fmt: skip
 
 

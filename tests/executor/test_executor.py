@@ -4,10 +4,24 @@ import pytest
 
 from advisor.errors import NodeLostError
 from advisor.executor.requests import SkippedRun, TrialRequest, Variant
-from advisor.model import Failure, MeasurePlan, Run, Trial
+from advisor.model import PROCESS, Candidate, Change, Failure, MeasurePlan, Run, Trial
 from tests.runs import a_failure
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.search import Quiet, formula_search, on_formula
+
+COMPILED = Candidate(
+    changes=(
+        Change(
+            document=PROCESS,
+            path="compile",
+            kind="compile",
+            knob_class="numeric",
+            old=False,
+            new=True,
+            in_code=True,
+        ),
+    )
+)
 
 
 class Losing(RecordedEngine):
@@ -41,7 +55,7 @@ def test_a_trial_that_the_budget_ended_failed_in_nothing(tmp_path) -> None:
     executor.budget.total_s += 1.0 - executor.budget.remaining_s
     before = len(executor.attempts)
     plan = MeasurePlan(measure_s=4.0)
-    request = TrialRequest(variant=Variant(whatif="compile"), purpose="whatif", plan=plan)
+    request = TrialRequest(variant=Variant(candidate=COMPILED), purpose="whatif", plan=plan)
     found = executor.measure(request)
     assert isinstance(found, SkippedRun)
     assert found.stopped

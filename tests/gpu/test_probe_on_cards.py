@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.model import MeasurePlan
+from advisor.model import MeasurePlan, Override
 from tests.gpu.conftest import LARGE, SMALL
 from tests.probe.program import PROBE
 from tests.simulated_gpu import Card
@@ -23,9 +23,11 @@ def test_either_way_to_ask_for_tf32_is_read(way, on_cards) -> None:
 
 def test_a_tf32_what_if_leaves_both_ways_readable(on_cards) -> None:
     """It applies and is seen, also by a program that reads the older one in each step."""
-    plan = MeasurePlan(measure_s=0.4, min_steps=5, whatif="tf32,fused")
+    plan = MeasurePlan(
+        measure_s=0.4, min_steps=5, overrides=(Override(knob="tf32"), Override(knob="fused"))
+    )
     reading = on_cards(*TRAIN, "--adam", "--reads-tf32", plan=plan).outcome.measured
-    assert (reading.whatif.applied, reading.whatif.why) == (True, None)
+    assert [(each.applied, each.why) for each in reading.overrides] == [(True, None)] * 2
     assert (reading.effects.tf32, reading.effects.fused) == (True, True)
 
 
@@ -126,17 +128,18 @@ def test_copies_on_a_stream_of_their_own_take_nothing_from_compute(on_cards) -> 
 
 
 @pytest.mark.parametrize(
-    ("words", "whatif", "busy"),
+    ("words", "asked", "busy"),
     [
-        ("--loader --pins --copied 512 --host 4 --kernel 3", None, (0.6, 0.75)),
-        ("--loader --pins --copied 512 --host 4 --kernel 3", "non_blocking", (0.95, 1.0)),
-        ("--loader --copied 512 --host 4 --kernel 3", "non_blocking", (0.6, 0.75)),
+        ("--loader --pins --copied 512 --host 4 --kernel 3", (), (0.6, 0.75)),
+        ("--loader --pins --copied 512 --host 4 --kernel 3", ("non_blocking",), (0.95, 1.0)),
+        ("--loader --copied 512 --host 4 --kernel 3", ("non_blocking",), (0.6, 0.75)),
     ],
     ids=["blocking", "pinned", "pageable"],
 )
-def test_a_non_blocking_copy_needs_pinned_memory(words, whatif, busy, on_cards) -> None:
-    """A loader pins where torch has an accelerator; without it the what-if changes nothing."""
-    plan = MeasurePlan(measure_s=0.5, min_steps=8, whatif=whatif)
+def test_a_non_blocking_copy_needs_pinned_memory(words, asked, busy, on_cards) -> None:
+    """A loader pins where torch has an accelerator; without it the override changes nothing."""
+    overrides = tuple(Override(knob=each) for each in asked)
+    plan = MeasurePlan(measure_s=0.5, min_steps=8, overrides=overrides)
     found = on_cards(*words.split(), cards=(Card(copy_us_per_mb=12_000.0),), plan=plan)
     assert found.outcome.measured.effects.pin_memory is ("--pins" in words)
     low, high = busy
@@ -146,7 +149,7 @@ def test_a_non_blocking_copy_needs_pinned_memory(words, whatif, busy, on_cards) 
 def test_cudnn_searches_where_the_flag_stood_before_the_first_convolution(on_cards) -> None:
     """Its cache of algorithms is looked up before the flag: a later switch does nothing."""
     plain = on_cards("--convolution", "--train", plan=MeasurePlan(measure_s=0.4))
-    plan = MeasurePlan(measure_s=0.4, whatif="cudnn_benchmark")
+    plan = MeasurePlan(measure_s=0.4, overrides=(Override(knob="cudnn_benchmark"),))
     switched = on_cards("--convolution", "--train", plan=plan)
     rates = [each.outcome.measured.units_per_s for each in (plain, switched)]
     assert rates == pytest.approx([4 / 0.006, 4 / 0.004], rel=0.1)

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from advisor.model import MeasurePlan, Run
+from advisor.model import JsonScalar, MeasurePlan, Override, Run
 from advisor.patches import patches
 from advisor.patches.patches import patch_of
-from advisor.tuner.code_suggestions import of_loader
 from tests.probe import program
 
 pytest.importorskip("torch")
@@ -87,7 +86,7 @@ def apply(work: Path, patch: str | None) -> None:
     subprocess.run(["git", "apply", "-"], input=patch, text=True, cwd=work, check=True)
 
 
-def measured(work: Path, whatif: str | None = None) -> Run:
+def measured(work: Path, **values: JsonScalar) -> Run:
     """What the probe saw of the program in `work`."""
     number = len(list(work.parent.glob("run-*")))
     scratch = work.parent / f"run-{number}"
@@ -97,7 +96,11 @@ def measured(work: Path, whatif: str | None = None) -> Run:
         *(sys.executable, "train.py"),
         cwd=work,
         begin=program.forked,
-        plan=MeasurePlan(measure_s=0.3, min_steps=5, whatif=whatif),
+        plan=MeasurePlan(
+            measure_s=0.3,
+            min_steps=5,
+            overrides=tuple(Override(knob=knob, value=value) for knob, value in values.items()),
+        ),
         env={"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""},
         timeout_s=150.0,
     ).measured
@@ -113,8 +116,8 @@ def test_what_a_what_if_did_the_patch_does_again(style, tmp_path) -> None:
         pytest.skip("transformers is not installed")
     work = repository(tmp_path, WRITTEN[style])
     values = {"num_workers": 1, "prefetch_factor": 4, "batch_size": 2 * BATCH}
-    tried = measured(work, of_loader(values, None))
-    assert tried.whatif.applied, tried.whatif.why
+    tried = measured(work, **values)
+    assert all(each.applied for each in tried.overrides), tried.overrides
     name, _, line = (tried.effects.loader_site or "").rpartition(":")
     apply(work, patch_of(work / name, work, partial(patches.loader_edit, int(line), values)))
     for file in work.glob("*.py"):
@@ -130,8 +133,8 @@ def test_the_autocast_that_was_tried_the_patch_does_again(tmp_path) -> None:
     two = "torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 4))"
     code = WRITTEN["by position"].replace("torch.nn.Linear(8, 4)", two)
     work = repository(tmp_path, f"import torch\n{code}")
-    tried = measured(work, "autocast=bfloat16")
-    assert tried.whatif.one_tensor is True
+    tried = measured(work, autocast="bfloat16")
+    assert [each.one_tensor for each in tried.overrides] == [True]
     name, _, line = (tried.effects.model_site or "").rpartition(":")
     edit = partial(patches.autocast_edit, int(line), "cpu", "bfloat16", widen=True)
     apply(work, patch_of(work / name, work, edit))

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from advisor.model import MeasurePlan
+from advisor.model import MeasurePlan, Override
 from advisor.probe import training_hooks
 from advisor.probe.session import Session
 from tests.probe.program import compiling, python
@@ -64,13 +64,16 @@ def test_a_compiled_recurrent_module_is_counted_along_its_batch(tmp_path) -> Non
 def test_compilation_is_kept_out_of_the_window(tmp_path) -> None:
     """The window begins after the calls that compiled, and their cost is told; what was not asked
     for stays."""
-    plan = MeasurePlan(measure_s=0.3, min_steps=5, whatif="compile=eager")
+    eager = Override(knob="compile", value="eager")
+    plan = MeasurePlan(measure_s=0.3, min_steps=5, overrides=(eager,))
     outcome = python(tmp_path, "whatif_loop.py", plan=plan, begin=compiling)
     reading, (record,) = outcome.measured, outcome.records
     seen = reading.effects
     assert (seen.compiled, seen.workers, seen.batch, seen.dtype) == (True, 0, 4, "float32")
-    assert reading.whatif.cost_s
-    assert reading.window_start - record.measurement.first_step > reading.whatif.cost_s
+    (outcome_of_eager,) = reading.overrides
+    assert outcome_of_eager.cost_s
+    waited_s = reading.window_start - record.measurement.first_step
+    assert waited_s > outcome_of_eager.cost_s
 
 
 def test_each_fault_in_turn_leaves_the_program_unharmed(tmp_path) -> None:

@@ -14,6 +14,7 @@ from advisor.__main__ import build_parser
 from advisor.executor.comparison import Comparison
 from advisor.executor.requests import TrialRequest, Variant
 from advisor.model import (
+    PROCESS,
     Candidate,
     Disturbance,
     Effects,
@@ -214,15 +215,13 @@ def ab_test(
     before: list[Run],
     after: list[Run],
     arms: tuple[Candidate, Candidate] = (ORIGINAL, TUNED),
-    whatif: str | None = None,
     purpose: Purpose = "confirm",
     outside: Sequence[Run] = (),
 ) -> Comparison:
     """Rounds of these runs."""
     plan = MeasurePlan()
     requests = tuple(
-        TrialRequest(variant=Variant(candidate=arm, whatif=name), purpose=purpose, plan=plan)
-        for arm, name in zip(arms, (None, whatif), strict=True)
+        TrialRequest(variant=Variant(candidate=arm), purpose=purpose, plan=plan) for arm in arms
     )
     return comparison(before, after, requests=requests, purpose=purpose, outside=outside)
 
@@ -266,7 +265,8 @@ def test_the_sides_have_the_rates_of_the_comparison_at_its_ratio(tmp_path) -> No
 def test_runs_of_a_configuration_are_those_of_baseline_and_comparisons(tmp_path) -> None:
     """Runs of other candidates, changes on top and quality measures are left out."""
     proof = ab_test(at(1.0, 2.0), at(7.0, 8.0))
-    tried = ab_test(at(9.0), at(70.0), (TUNED, TUNED), "channels_last", "whatif")
+    coded = a_change(document=PROCESS, path="channels_last", old=False, new=True, in_code=True)
+    tried = ab_test(at(9.0), at(70.0), (TUNED, TUNED.with_changes(coded)), "whatif")
     measure = ab_test(at(0.1), at(0.2), purpose="quality")
     found = found_in(tmp_path, *at(3.0), comparisons=(proof, tried, measure))
     assert [run.units_per_s for run in build.runs_of(found, TUNED)] == [7.0, 8.0, 9.0]

@@ -5,13 +5,17 @@ import re
 import pytest
 
 from advisor import __main__ as main
-from advisor.model import MeasurePlan
+from advisor.model import MeasurePlan, Override
 from advisor.runner import resources
 from advisor.runner.classify import CONFIG, DEVICE, NEXT_STEPS, OUT_OF_MEMORY
 from advisor.runner.resources import Limits
 from advisor.settings import Defaults, Workload
 
 PLAN = MeasurePlan()
+
+
+def compiling(how: str | bool) -> MeasurePlan:
+    return MeasurePlan(overrides=(Override(knob="compile", value=how),))
 
 
 def test_the_total_follows_from_the_others_and_from_the_plan() -> None:
@@ -35,7 +39,8 @@ def test_the_total_follows_from_the_others_and_from_the_plan() -> None:
         (Limits(startup_s=240.0), PLAN, 1200.0, 240.0),
         (Limits(startup_s=2.0), PLAN, 300.0, 60.0),
         (Limits(startup_s=240.0, start_s=30.0, hang_s=20.0), PLAN, 30.0, 20.0),
-        (Limits(start_s=500.0), MeasurePlan(whatif="compile"), 500.0, 500.0),
+        (Limits(start_s=500.0), compiling(True), 500.0, 500.0),
+        (Limits(start_s=500.0), compiling("reduce-overhead"), 500.0, 500.0),
     ],
 )
 def test_limits_follow_the_start_of_the_original_unless_given(given, plan, start_s, hang_s) -> None:

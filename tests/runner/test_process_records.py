@@ -310,7 +310,7 @@ FULL: dict[str, Any] = {
     "exception": {"type": "X", "message": "m", "where": "step", "tail": "t"},
     "swallowed": [{"type": "A", "message": "b", "where": "forward"}],
     "ceilings": [{"workers": 1, "units_per_s": 3.0}],
-    "whatif": {"name": "x", "applied": True},
+    "overrides": [{"knob": "x", "applied": True}],
     "arguments": {"a": 1},
 }
 

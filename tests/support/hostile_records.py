@@ -153,7 +153,8 @@ def record(rng: random.Random, pid: int) -> Any:
         "memory": {"allocated_gib": 1.5, "reserved_gib": 2.0, "alloc_retries": 0},
         "card": {"index": 0, "name": "H200", "uuid": "GPU-1", "total_gib": 139.0},
         "collectives": rng.choice((None, 3)), "skipped_updates": 0,
-        "whatif": {"name": "x", "applied": True}, "ceilings": [{"workers": 0, "units_per_s": 9.0}],
+        "overrides": [{"knob": "x", "applied": True}],
+        "ceilings": [{"workers": 0, "units_per_s": 9.0}],
         "flops": {"per_step": 1e9}, "trace": None,
         "footprint": {"model": 1, "gradients": 1, "optimizer": 1, "activations": 1},
     }  # fmt: skip

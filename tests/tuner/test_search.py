@@ -1,6 +1,7 @@
 """The strategy on programs that are formulas: what it writes must be what the formula says."""
 
 import ast
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -62,8 +63,8 @@ def test_a_loader_that_is_waited_for_is_not_called_idle(tmp_path) -> None:
 class Crowded(Formula):
     """Workers and compute share the cores, which a loader measured alone does not tell."""
 
-    def rate(self, values: Values, whatif: str | None = None) -> float:
-        return super().rate(values, whatif) / (1 + 0.1 * float(values["num_workers"]))
+    def rate(self, values: Values, switches: Sequence[str] = ()) -> float:
+        return super().rate(values, switches) / (1 + 0.1 * float(values["num_workers"]))
 
 
 def test_workers_that_take_the_cores_of_a_training_go(tmp_path) -> None:
@@ -78,8 +79,8 @@ def test_workers_that_take_the_cores_of_a_training_go(tmp_path) -> None:
 class Starved(Formula):
     """A loader measured alone promises more than the whole with workers gives."""
 
-    def rate(self, values: Values, whatif: str | None = None) -> float:
-        return super().rate(values, whatif) * (0.25 if values["num_workers"] else 1.0)
+    def rate(self, values: Values, switches: Sequence[str] = ()) -> float:
+        return super().rate(values, switches) * (0.25 if values["num_workers"] else 1.0)
 
 
 @pytest.mark.parametrize("load_s", [0.004, 0.006])

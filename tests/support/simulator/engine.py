@@ -18,7 +18,18 @@ from pydantic import Field, TypeAdapter
 
 from advisor import config as documents
 from advisor.config.document import SUFFIXES
-from advisor.model import Disturbance, Failure, JsonScalar, Machine, Neighbour, Run, Trial, leaf_of
+from advisor.knobs.registry import loader_arguments
+from advisor.model import (
+    Disturbance,
+    Failure,
+    JsonScalar,
+    Machine,
+    MeasurePlan,
+    Neighbour,
+    Run,
+    Trial,
+    leaf_of,
+)
 from advisor.runner.classify import NEXT_STEPS
 
 Values = Mapping[str, JsonScalar]
@@ -172,24 +183,30 @@ class RecordedEngine:
 
 
 def settings_of(trial: Trial) -> dict[str, JsonScalar]:
-    """Settings in force in `trial`: of its first file, of its changes, and of its what-if."""
+    """Settings in force in `trial`: of its first file, of its changes, and of its overrides."""
     values: dict[str, JsonScalar] = {}
     for file in trial.files[:1]:
         form = SUFFIXES.get(Path(file.original).suffix, "yaml")
         parsed = documents.parse(file.content, form, file.original)
         values |= {leaf_of(scalar.path): scalar.value for scalar in parsed.scalars.values()}
-    values |= {leaf_of(change.path): change.new for change in trial.candidate.changes}
-    return values | arguments_of(trial.plan.whatif)
+    changes = (change for change in trial.candidate.changes if not change.in_code)
+    values |= {leaf_of(change.path): change.new for change in changes}
+    return values | arguments_of(trial.plan)
 
 
-def arguments_of(whatif: str | None) -> dict[str, JsonScalar]:
-    """What `loader.num_workers=2,loader.prefetch_factor=4@train.py:3` sets."""
-    values: dict[str, JsonScalar] = {}
-    for word in (whatif or "").partition("@")[0].split(","):
-        name, equals, text = word.removeprefix("loader.").partition("=")
-        if word.startswith("loader.") and equals:
-            values[name] = int(text) if text.isdecimal() else text
-    return values
+def arguments_of(plan: MeasurePlan) -> dict[str, JsonScalar]:
+    """DataLoader arguments that the plan overrides."""
+    kinds = ("batch_size", *loader_arguments())
+    return {each.knob: each.value for each in plan.overrides if each.knob in kinds}
+
+
+def switches_of(plan: MeasurePlan) -> list[str]:
+    """Other overrides of the plan: `cudnn_benchmark`, `threads=2`."""
+    return [
+        each.knob if each.value is True else f"{each.knob}={each.value}"
+        for each in plan.overrides
+        if each.knob not in arguments_of(plan)
+    ]
 
 
 def _times(value: float | None, factor: float) -> float | None:

@@ -3,7 +3,7 @@
 import math
 import random
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,14 +14,15 @@ from advisor.model import (
     Footprint,
     JsonScalar,
     LoaderCeiling,
+    MeasurePlan,
+    OverrideOutcome,
     Run,
     Shares,
     Telemetry,
     Trial,
-    WhatIfOutcome,
 )
 from advisor.runner.classify import NEXT_STEPS
-from tests.support.simulator.engine import Values, arguments_of
+from tests.support.simulator.engine import Values, arguments_of, switches_of
 
 HALF = {"bf16", "bf16-mixed", "bfloat16"}
 ENDING_S = 0.3
@@ -96,11 +97,11 @@ class Formula:
     coded: Mapping[str, JsonScalar] = field(default_factory=dict)
     """Values that stand in the program's code."""
     switches: Mapping[str, float] = field(default_factory=dict)
-    """Speed-up of each what-if that is no loader argument; others do not apply."""
+    """Speed-up of each override that is no loader argument; others do not apply."""
     flags: Mapping[str, float] = field(default_factory=dict)
     """Speed-up of each setting that is true; Effects tells which are."""
     drifts: Mapping[str, float] = field(default_factory=dict)
-    """Relative shift of the losses by what-if."""
+    """Relative shift of the losses by override."""
     fails: Callable[[Values, Trial], str | None] | None = None
     """Kind of failure of a trial with these settings in force, if any."""
     step_kind: str | None = None
@@ -112,19 +113,20 @@ class Formula:
     observed: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of Effects."""
 
-    def rate(self, values: Values, whatif: str | None = None) -> float:
+    def rate(self, values: Values, switches: Sequence[str] = ()) -> float:
         """Units a second at `values`, without noise."""
         batch, step_s, load_s = self._costs(values)
         workers = self._number(values, "num_workers", 0)
         whole_s = max(step_s, load_s) if workers else step_s + load_s
-        return self.switches.get(whatif or "", 1.0) * batch / whole_s
+        speedup = math.prod(self.switches.get(each, 1.0) for each in switches)
+        return speedup * batch / whole_s
 
     def answer(self, trial: Trial, values: Values, original: Values) -> Run | Failure:
         """One process at `values`; ignored settings are as in `original`."""
         used = {**self.coded, **values}
         first = {**self.coded, **original}
         used |= {name: first[name] for name in self.ignored if name in first}
-        used |= arguments_of(trial.plan.whatif)
+        used |= arguments_of(trial.plan)
         memory_gib = self.base_gib + self.unit_gib * self._number(used, "batch_size", 1)
         kind = self.fails(used, trial) if self.fails else None
         if memory_gib > self.card_gib:
@@ -139,9 +141,9 @@ class Formula:
         return self._run(trial, used, memory_gib)
 
     def _run(self, trial: Trial, used: Values, memory_gib: float) -> Run:
-        plan, whatif = trial.plan, trial.plan.whatif or ""
+        plan, switches = trial.plan, switches_of(trial.plan)
         batch, step_s, _ = self._costs(used)
-        rate = self.rate(used, whatif)
+        rate = self.rate(used, switches)
         whole = plan.mode == "whole"
         steps = max(plan.min_steps, plan.whole_batches)
         seconds = self.whole_units / rate if whole else max(plan.measure_s, steps * batch / rate)
@@ -153,7 +155,7 @@ class Formula:
         finished = rate * seconds if plan.whole or not self.sampler else 0.0
         finished = float(self.whole_units) if whole else finished
         half = self._half(used)
-        drift = self.bf16_drift * half + self.drifts.get(whatif, 0.0)
+        drift = self.bf16_drift * half + sum(self.drifts.get(each, 0.0) for each in switches)
         losses = tuple(1.0 + drift for _ in range(LOSSES)) if self.trains else ()
         return Run(
             unit=trial.unit,
@@ -175,7 +177,7 @@ class Formula:
             losses=losses,
             shares=Shares(host_to_device=self.copies),
             effects=self._effects(used),
-            whatif=self._outcome(whatif),
+            overrides=self._outcomes(plan),
             ceilings=tuple(
                 LoaderCeiling(workers=each, units_per_s=1 / self._load_s(1, each))
                 for each in plan.ceilings_workers
@@ -230,11 +232,14 @@ class Formula:
             seen |= {NAMED.get(name, name): used.get(name) == 1}
         return Effects(**seen)
 
-    def _outcome(self, whatif: str) -> WhatIfOutcome | None:
-        if not whatif:
-            return None
-        applied = whatif in self.switches or whatif.startswith("loader.")
-        return WhatIfOutcome(name=whatif, applied=applied)
+    def _outcomes(self, plan: MeasurePlan) -> tuple[OverrideOutcome, ...]:
+        known = {
+            switch.partition("=")[0] for switch in switches_of(plan) if switch in self.switches
+        }
+        known |= arguments_of(plan).keys()
+        return tuple(
+            OverrideOutcome(knob=each.knob, applied=each.knob in known) for each in plan.overrides
+        )
 
     def _figures(self, used: Values, trial: Trial) -> dict[str, tuple[str, ...]]:
         """What the plan's patterns find in what this program prints."""
