@@ -567,6 +567,18 @@ def decide_batch(
     return state.set_verdict(knob, "kept", reason)
 
 
+def rates_of_workers(state: TunerState, grid: Grid) -> str:
+    """What runs of other worker counts showed, beside runs of the same batch; else empty."""
+    shown = []
+    for (batch, count), (_, run) in sorted(grid.runs.items()):
+        beside = grid.runs.get((batch, grid.start[1]))
+        if count != grid.start[1] and beside is not None:
+            where = f" with batch {batch}" if grid.knobs[0] is not None else ""
+            ratio = numbers.ratio(state.gain(run, beside[1]))
+            shown.append(f"{numbers.many(count, 'worker')}{where} ran at {ratio}")
+    return f" {'; '.join(shown)}." if shown else ""
+
+
 def decide_workers(
     state: TunerState, grid: Grid, knob: Knob, chosen: GridPoint
 ) -> TunerState:
@@ -579,7 +591,9 @@ def decide_workers(
         tested = "No value tested was faster"
         if not ran_alone(grid, 1):
             tested = "Other counts ran only with other batches, and no such pair was faster"
-        reason = f"{tested} by more than {state.tie_percent}."
+        reason = (
+            f"{tested} by more than {state.tie_percent}.{rates_of_workers(state, grid)}"
+        )
         return state.set_verdict(knob, "kept", reason)
     if not state.waits:
         return state

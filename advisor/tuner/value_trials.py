@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from advisor import knobs
-from advisor.executor.requests import TrialRequest, Variant
+from advisor import knobs, numbers
+from advisor.executor.requests import TrialRequest, TrialResult, Variant
 from advisor.knobs import precision_choices
 from advisor.knobs.registry import LOADER_ARGUMENTS
-from advisor.model import Candidate, JsonScalar, Knob, Run, leaf_of
+from advisor.model import Candidate, Failure, JsonScalar, Knob, Run, leaf_of
 from advisor.tuner.baseline import STEP_SHARES, tidy_steps
 from advisor.tuner.effects import is_ignored, set_ignored
 from advisor.tuner.quality_gate import (
@@ -49,6 +49,7 @@ def try_values(state: TunerState, knob: Knob, values: Sequence[JsonScalar]) -> S
     start, before = state, state.verdict_on(knob)
     ignored: tuple[Candidate, Run] | None = None
     followed, seen, unconfirmed = False, "", ""
+    rates: list[str] = []
     for number, value in enumerate(values, 1):
         candidate = state.with_value(knob, value)
         if isinstance(candidate, knobs.InvalidChange):
@@ -71,6 +72,7 @@ def try_values(state: TunerState, knob: Knob, values: Sequence[JsonScalar]) -> S
             ignored = candidate, run
             continue
         followed = True
+        rates.append(rate_of(state, value, trial))
         if run is None or not state.is_faster(run, state.incumbent_run):
             state = with_near_miss(state, run, knob, value)
             continue
@@ -96,8 +98,18 @@ def try_values(state: TunerState, knob: Knob, values: Sequence[JsonScalar]) -> S
     found_before = before is not None and before.outcome == "found"
     if not adopted and (found_before or not followed):
         return state
-    unchanged = f"No value tested was faster by more than {state.tie_percent}{seen}."
+    beyond = f"faster by more than {state.tie_percent}{seen}"
+    shown = f" {'; '.join(rates)}." if rates else ""
+    unchanged = f"No value tested was {beyond}.{shown}"
     return state.set_verdict(knob, "kept", unconfirmed or unchanged)
+
+
+def rate_of(state: TunerState, value: JsonScalar, trial: TrialResult) -> str:
+    """What one run of a value showed: "`bf16` ran at 0.61x", or how it failed."""
+    if isinstance(trial.result, Failure):
+        return f"`{value}` failed: {trial.result.kind}"
+    gain = state.gain(trial.result, state.incumbent_run)
+    return f"`{value}` ran at {numbers.ratio(gain)}"
 
 
 def requests_of(

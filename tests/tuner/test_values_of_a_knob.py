@@ -64,6 +64,13 @@ def test_a_second_pass_without_a_gain_leaves_what_the_first_found() -> None:
     prefetching(FOUND, 8, 2.0, outcome="found")
 
 
+def test_a_value_that_lost_is_kept_with_what_was_measured() -> None:
+    reason = (
+        prefetching(BEGUN, 4, 0.61, outcome="kept").verdict_on(knob_of("prefetch_factor")).reason
+    )
+    assert reason.endswith("faster by more than 3 %. `4` ran at 0.61x.")
+
+
 def test_a_second_pass_may_lead_back_to_what_the_config_says() -> None:
     assert prefetching(FOUND, 2, 4.0, outcome="kept").best == Candidate()
 
