@@ -27,6 +27,7 @@ from advisor.tuner.confirm import proven_candidate
 from advisor.tuner.decisions import decisions
 from advisor.tuner.pipeline import next_request
 from advisor.tuner.state import Result, Source, Stop, TuningContext
+from advisor.tuner.time_plan import plan_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -178,6 +179,8 @@ class Job:
                 unused = verdict.unused_gpu(turn.state.originals, session.machine.gpus)
                 if stage == "baseline" and unused:
                     session.progress.note(unused)
+                if stage == "baseline" and turn.state.originals:
+                    session.progress.note(plan_of(turn.state).sentence)
                 stage = turn.request.purpose
                 session.progress.stage(stage)
             self.answers.append(lab.answer(turn.request, turn.ahead))
