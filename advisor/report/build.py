@@ -78,6 +78,8 @@ def optimize_report(found: TuningResult) -> Report:
         ),
         bottleneck_after=diagnose(tuned, profile=profile, more_workers=not workers),
         decisions=found.decisions,
+        tolerances=tolerances(found),
+        quality_note=quality_note(found),
         quality=[
             schema.QualityEntry(candidate=label, judgement=judgement)
             for label, judgement in state.quality.judgements
@@ -121,13 +123,34 @@ def sides(found: TuningResult) -> tuple[Side, Side]:
         before = side(originals, measured, originals)
         return before, before
     first, last = found.chain[0], found.chain[-1]
+    traded = found.winner.only("numeric", "quality").changes
+    if traded and tuned:
+        measured = dict(state.quality.compared)
     before = side(originals, measured, first.runs(BEFORE))
     rate = None
     if state.context.objective.metric is THROUGHPUT.metric and gain and before.units_per_s:
         rate = before.units_per_s * gain.estimate
-    traded = found.winner.only("numeric", "quality").changes
     quality = (traded and tuned) or measured
     return before, side(runs_of(found, found.winner), quality, last.runs(AFTER), rate)
+
+
+def tolerances(found: TuningResult) -> dict[str, str]:
+    """Declared tolerance of each measure that a written change was held to; empty without any."""
+    workload = found.state.context.workload
+    if not found.winner.only("numeric", "quality").changes:
+        return {}
+    if found.state.quality.after:
+        return {name: each.tolerance for name, each in workload.quality.items()}
+    share = workload.numeric_tolerance
+    return {} if share is None else {"drift": numbers.percent(share)}
+
+
+def quality_note(found: TuningResult) -> str:
+    """Sentence on what the quality before was measured with; empty for the original itself."""
+    log = found.state.quality
+    if not (tolerances(found) and log.after and log.best and log.best.changes):
+        return ""
+    return f"Quality before is that of {log.best.label}, with the seeds and items of after."
 
 
 def runs_of(found: TuningResult, candidate: Candidate) -> list[Run]:

@@ -259,6 +259,10 @@ class Report(Part):
     decisions: tuple[Decision, ...] = ()
     quality: list[QualityEntry] = Field(default_factory=list)
     """Judgements of quality measures, in the order in which they were made."""
+    tolerances: dict[str, str] = Field(default_factory=dict)
+    """Declared tolerance of each measure that a written change was held to."""
+    quality_note: str = ""
+    """What the quality before was measured with; empty for the original itself."""
     comparisons: list[ComparisonEntry] = Field(default_factory=list)
     noise: float | None = None
     """Relative spread between equal runs."""

@@ -39,7 +39,11 @@ ALWAYS_SHOWN = "energy"
 """Metric shown wherever measured; others if asked for."""
 OUTCOME_ORDER = ("changed", "advised", "kept", "ignored", "skipped", "refused", "listed")
 MOST_CHANGES, MOST_DIFF_LINES, MOST_ACTIONS = 5, 12, 3
-FEW_DIFF_LINES = 6
+LONGEST_BAR = 30
+"""Characters: with its label, rate and gain it fits a line of 80."""
+BLOCKS = "\u258f\u258e\u258d\u258c\u258b\u258a\u2589\u2588"
+"""Bars of one to eight eighths of a character."""
+FEW_DIFF_LINES = 5
 """Lines of a diff that is too long to be shown whole."""
 MOST_SETTINGS, MOST_CAVEATS, MOST_CALLS = 6, 3, 5
 """Lines of each part above the details, which hold the rest."""
@@ -89,8 +93,13 @@ def first_screen(report: Report) -> str:
 
 def view_of(report: Report) -> dict[str, Any]:
     """All that the templates may print."""
-    measured = (f"{measured_on(report)}.", report.isolation_note, report.load_note,
-        report.allocation_note)  # fmt: skip
+    measured = (
+        gpu_lead(report),
+        f"{measured_on(report)}.",
+        report.isolation_note,
+        report.load_note,
+        report.allocation_note,
+    )
     found = report.bottleneck_after or report.bottleneck_before
     columns = ("before", "after") if report.changes else ("as it is",)
     part = f"part of {numbers.one(report.unit)}"
@@ -109,10 +118,10 @@ def view_of(report: Report) -> dict[str, Any]:
         "unchanged": "" if changed else report.config,
         "reason": report.reason,
         "to_apply": to_apply(report),
-        "gpu_lead": gpu_lead(report),
         "measured": " ".join(filter(None, measured)),
+        "card": card(report),
         "figures": before_and_after(report),
-        "free_part": free_part(report),
+        "quality_note": report.quality_note,
         "diff": short_diff(report),
         "shell": shell(report),
         "suggestions": suggestions,
@@ -121,7 +130,6 @@ def view_of(report: Report) -> dict[str, Any]:
         "next_steps": actions[:MOST_ACTIONS],
         "next_command": report.next_command,
         "report": report.report,
-        "paste": paste(report),
         "pictures": list(filter(None, (batch_figure(report), time_figure(report)))),
         "time_sentence": found.sentence if found else "",
         "time": table((part, *columns), "l" + "r" * len(columns), _time_rows(report.sides)),
@@ -187,18 +195,16 @@ def rounds_figure(report: Report) -> Figure | None:
     return figure(report, "rounds", figures.alt_of(drawn)) if drawn else None
 
 
-def paste(report: Report) -> str:
-    """One line that tells a colleague all of it; empty without a gain."""
+def card(report: Report) -> str:
+    """A few lines that tell a colleague all of it; empty without a gain."""
     if report.verdict != "improved" or report.gain is None:
         return ""
-    units = numbers.plural(report.unit)
-    rates = [numbers.number(side.units_per_s) for side in report.sides]
-    changes = [
+    changes = ", ".join(
         f"{leaf_of(each.path)} {each.old} to {each.new}"
         for each in report.changes[:MOST_CHANGES]
-    ]
-    parts = (f"{' to '.join(rates)} {units}/s", report.gain.text, *changes)
-    return f"{subject(report)}: {', '.join(parts)}"
+    )
+    gained = bars(report) or f"{report.objective}: {report.gain.text}"
+    return f"{markdown.one_line(f'{subject(report)}: {changes}')}\n{gained}"
 
 
 def to_apply(report: Report) -> str:
@@ -232,7 +238,14 @@ def title(report: Report) -> str:
     gain = report.gain
     if report.verdict != "improved" or gain is None:
         return outcome(report).lower()
-    shown = OBJECTIVES[report.objective].gained(gain.size, report.unit)
+    gained = OBJECTIVES[report.objective].gained
+    shown = gained(gain.size, report.unit)
+    if traded(report):
+        inside = f"inside {tolerated(report)}"
+        shown = f"{shown} {inside}"
+        if report.gain_free is not None:
+            free = gained(report.gain_free.size, report.unit)
+            shown = f"{free} for nothing, {gain.size} {inside}"
     kept = " and ".join(report.restored_constraints)
     kept = f"inside {kept}, " if kept else ""
     return f"{kept}{shown}{', not written (dry run)' if report.dry_run else ''}"
@@ -292,12 +305,40 @@ def before_and_after(report: Report) -> Table | None:
     )
 
 
-def free_part(report: Report) -> str:
-    """Sentence on the gain of what keeps results, where other changes are in it."""
-    traded = any(c.knob_class in {"numeric", "quality"} for c in report.changes)
-    if not (report.gain_free and traded) or report.before.units_per_s is None:
+def traded(report: Report) -> bool:
+    """True if a written change altered results within a tolerance."""
+    return any(change.knob_class in TRADED for change in report.changes)
+
+
+def tolerated(report: Report) -> str:
+    """`2 % of rmse and 0.03 of slope`."""
+    each = (f"{spaced(text)} of {name}" for name, text in report.tolerances.items())
+    return " and ".join(each) or "its tolerance"
+
+
+def bars(report: Report) -> str:
+    """Rates before, with what is free, and after, as bars on one scale; empty without a gain."""
+    sides, gain, free = report.sides, report.gain, report.gain_free
+    rates = [side.units_per_s for side in sides]
+    before, after = rates[0], rates[-1]
+    if not (gain and before and after) or report.objective != THROUGHPUT.metric.name:
         return ""
-    return f"The settings that keep results give {report.gain_free.text} of that."
+    rows = [("before", before, ""), ("after", after, gain.text)]
+    if free and traded(report):
+        rows.insert(1, ("for nothing", before * free.ratio, free.text))
+    top = max(rate for _, rate, _ in rows)
+    wide = max(len(name) for name, _, _ in rows)
+    unit = markdown.one_line(f"{numbers.plural(report.unit)}/s")
+    return "\n".join(
+        f"{name:<{wide}}  {bar(rate / top)} {numbers.number(rate)} {unit}  {how}".rstrip()
+        for name, rate, how in rows
+    )
+
+
+def bar(share: float) -> str:
+    """A bar of `share` of the longest, to an eighth of a character."""
+    whole, eighths = divmod(max(1, round(8 * LONGEST_BAR * share)), 8)
+    return BLOCKS[-1] * whole + (BLOCKS[eighths - 1] if eighths else "")
 
 
 def _changed(
@@ -332,8 +373,6 @@ def _measures(report: Report) -> Iterator[tuple[str, ...]]:
     thousand = [numbers.duration(1000 / rate if rate else None, 3) for rate in rates]
     yield f"time per 1,000 {units}", *thousand, ""
     asked = " ".join((ALWAYS_SHOWN, report.objective, *report.constraints))
-    judged = [each.judgement for each in report.quality]
-    limits = {each.measure: f" (limit {numbers.measure(each.limit)})" for each in judged}
     rows = [
         _row("peak memory", [side.peak_mem_gib for side in sides], numbers.gib),
         _row("tokens/s", [side.tokens_per_s for side in sides], numbers.number),
@@ -346,8 +385,40 @@ def _measures(report: Report) -> Iterator[tuple[str, ...]]:
             )
     for name in report.before.quality | report.after.quality:
         values = [side.quality.get(name) for side in sides]
-        rows.append(_row(f"{name}{limits.get(name, '')}", values, numbers.measure))
+        *row, _ = _row(name, values, numbers.measure)
+        rows.append((*row, quality_change(report, name)))
     yield from (row for row in rows if set(row[1:-1]) != {numbers.NOT_MEASURED})
+
+
+def quality_change(report: Report, name: str) -> str:
+    """`1.1 % worse (at most 1.6 %); 2 % allowed`; empty where no traded change was confirmed."""
+    tolerance = report.tolerances.get(name)
+    judged = [each.judgement for each in report.quality if each.judgement.measure == name]
+    confirmed = [each for each in judged if each.stage == "confirmed" and each.within]
+    if tolerance is None or not confirmed:
+        return ""
+    last = confirmed[-1]
+    limit, old, new = last.limit, last.reference, last.value
+    if limit is None or old is None or new is None:
+        return ""
+    sign = 1.0 if limit >= old else -1.0
+    worst = last.high if sign > 0 else last.low
+    share = old if tolerance.endswith("%") and old else None
+
+    def shown(loss: float) -> str:
+        return numbers.percent(loss / abs(share)) if share else numbers.measure(loss, 2)
+
+    loss = sign * (new - old)
+    change = f"{shown(abs(loss))} {'worse' if loss > 0 else 'better'}" if loss else "equal"
+    bound = (
+        "" if worst is None else f" (at most {shown(max(0.0, sign * (worst - old)))} worse)"
+    )
+    return f"{change}{bound}; {spaced(tolerance)} allowed"
+
+
+def spaced(tolerance: str) -> str:
+    """A declared tolerance as prose: `2 %`."""
+    return tolerance.strip().replace(" ", "").replace("%", " %")
 
 
 def _row(

@@ -436,13 +436,15 @@ def without_best(state: TunerState, why: str) -> TunerState:
 def adopt_quality(
     state: TunerState, reference: Reference, judgements: Sequence[quality.QualityJudgement]
 ) -> TunerState:
-    """Adopt the candidate's figures, and the original's on the same items, if any."""
+    """Adopt the candidate's figures, and what it was compared with on the same seeds and items."""
+    compared = tuple(
+        (j.measure, j.reference) for j in judgements if j.reference is not None
+    )
     after = tuple((j.measure, j.value) for j in judgements if j.value is not None)
     before = state.quality.before
     if not reference.variant.candidate.changes:
-        before = tuple(
-            (j.measure, j.reference) for j in judgements if j.reference is not None
-        )
+        before = compared
     elif state.context.workload.confirm_quality_command is not None:
         before = ()
-    return replace(state, quality=replace(state.quality, before=before, after=after))
+    log = replace(state.quality, before=before, compared=compared, after=after)
+    return replace(state, quality=log)

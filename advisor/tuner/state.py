@@ -181,6 +181,8 @@ class QualityLog:
     """Figures that later calls count from."""
     before: tuple[tuple[str, float], ...] = ()
     """The original's own; empty: it did not run the quality command."""
+    compared: tuple[tuple[str, float], ...] = ()
+    """Those of `best` on the seeds and items of `after`."""
     after: tuple[tuple[str, float], ...] = ()
     judgements: tuple[tuple[str, QualityJudgement], ...] = ()
     best: Candidate | None = None

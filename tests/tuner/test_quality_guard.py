@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from advisor.model import Failure, Run, Trial
+from tests.report.composing import reported
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.search import FormulaSearch, formula_search, on_formula, taking
 
@@ -160,6 +161,11 @@ def test_where_the_seed_is_ignored_other_items_can_confirm(tmp_path) -> None:
     )
     assert {*search.values} == {"batch_size", "n_timestep"}
     assert search.state.quality.before == ()
+    report = reported(search, tmp_path)
+    (last,) = (each.judgement for each in report.quality if each.judgement.stage == "confirmed")
+    assert report.before.quality == {last.measure: last.reference}
+    assert report.after.quality == {last.measure: last.value}
+    assert report.quality_note.startswith("Quality before is that of batch ")
     last = search.state.quality.judgements[-1][1]
     assert (last.runs, last.items, last.stage, last.within) == (1, 8, "confirmed", True)
 
