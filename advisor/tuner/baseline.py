@@ -8,7 +8,7 @@ from advisor import knobs
 from advisor.executor.requests import TrialRequest, TrialResult, Variant
 from advisor.knobs import discovery
 from advisor.knobs.discovery import Followed, Move, Suspect
-from advisor.model import Candidate, Change, Effects, Failure, Phase
+from advisor.model import Candidate, Change, Effects, Failure, Phase, Run
 from advisor.tuner.effects import LOADER_KINDS
 from advisor.tuner.state import CEILINGS_S, SearchStep, Stage, Trials, TunerState, run_trial
 
@@ -40,24 +40,36 @@ def measure_baseline(state: TunerState) -> Trials[TrialResult | None]:
             continue
         if result.run is None:
             return state, result
-        state = replace(state, originals=(*state.originals, result.run))
+        run = (
+            with_parts_of(state.originals[0], result.run) if state.originals else result.run
+        )
+        state = replace(state, originals=(*state.originals, run))
     return state, None
+
+
+def with_parts_of(first: Run, run: Run) -> Run:
+    """`run` with what only the first baseline looked at, after its window."""
+    return replace(
+        run, ceilings=first.ceilings, flops=first.flops, footprint=first.footprint
+    )
 
 
 def baseline_request(
     state: TunerState, number: int, forwards: float | None
 ) -> TrialRequest:
-    """Run the original to one item, then its parts alone.
+    """Run the original to one item, and in the first process its parts alone after that.
 
     With known `forwards` of an item none has to end. Else a sampler that could take fewer
-    steps is given up after a part of the budget.
+    steps is given up after a part of the budget. The parts take longer than the window; the
+    processes after the first are there for the rate.
     """
     cpus = state.context.cpus
+    parts = () if state.originals else sorted({0, 1, min(2, cpus), cpus})
     plan = state.plan(
         Candidate(),
         whole_batches=0 if forwards else 1,
         forwards_per_unit=forwards,
-        ceilings_workers=tuple(sorted({0, 1, min(2, cpus), cpus})),
+        ceilings_workers=tuple(parts),
         ceilings_s=CEILINGS_S,
     )
     patient = forwards or number or not with_few_steps(state).changes

@@ -295,6 +295,16 @@ def test_a_run_that_collapsed_is_run_again_before_it_is_believed(tmp_path) -> No
     assert len(untold.asked("search")) <= 8
 
 
+def test_only_the_first_baseline_looks_at_the_parts_and_all_of_them_know(tmp_path) -> None:
+    """The parts take longer than the window, and the others are there for the rate."""
+    search = formula_search(tmp_path, on_formula(load_s=0.05), INFERENCE)
+    plans = [each.request.plan for each in search.asked("baseline")]
+    assert len(plans) > 1
+    assert [bool(plan.ceilings_workers) for plan in plans] == [True] + [False] * (len(plans) - 1)
+    assert len({run.ceilings for run in search.state.originals}) == 1
+    assert search.state.original.ceilings
+
+
 @pytest.mark.parametrize(("copies", "pinned"), [(0.2, True), (0.01, False)])
 def test_memory_is_pinned_where_a_card_waits_for_copies(tmp_path, copies, pinned) -> None:
     """Although the program never waits for its loader."""
