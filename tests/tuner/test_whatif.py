@@ -377,7 +377,7 @@ def test_a_gain_within_the_tie_is_compared_where_nothing_else_was_proven(tmp_pat
 def test_a_comparison_that_the_budget_shortened_is_a_next_step(tmp_path) -> None:
     """Faster in too few rounds to prove it; the budget that holds the rest is named."""
     engine = computing(observed=ON_CUDA, switches={"cudnn_benchmark": 1.3}, noise=0.12, seed=3)
-    search = formula_search(tmp_path, engine, CONFIG, budget_s=28)
+    search = formula_search(tmp_path, engine, CONFIG, budget_s=22)
     assert not advice_of(search)
     report = reported(search, tmp_path)
     assert report.next_actions[0].startswith("Prove cudnn_benchmark: 1.")
@@ -397,7 +397,7 @@ def test_rounds_that_proved_it_early_leave_no_rest_to_run(tmp_path) -> None:
     engine = computing(
         observed=ON_CUDA, switches={"cudnn_benchmark": 1.6}, seed=3, process_s=lambda _: next(took)
     )
-    search = formula_search(tmp_path, engine, CONFIG, budget_s=45)
+    search = formula_search(tmp_path, engine, CONFIG, budget_s=38)
     (suggestion,) = search.state.suggestions
     assert suggestion.outcome.cut_short
     assert advice_of(search)
