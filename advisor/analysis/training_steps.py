@@ -35,8 +35,6 @@ T = TypeVar("T")
 
 EVALUATIONS_SHARE = 0.2
 """Calls without gradients in more of the steps belong to the steps."""
-MOST_UNSEEN = 0.2
-"""Updates of which no forward was seen, as a share of the others: more are another kind."""
 MOST_ROLLOUTS = 0.5
 """So do those that come with more of the updates: of a learner that acts and learns in turn."""
 WHOLE_PASSES = 0.02
@@ -207,8 +205,7 @@ def _from_forwards(
 
     The last forward before each backward pass tells its batch: earlier ones of a critic saw the
     same. Of many forwards it is unknown which are the batch: they may be steps of an episode,
-    or of a sequence. While another thread's call runs, a forward may pass unseen; an update
-    without any has a batch as most have.
+    or of a sequence.
     """
     heavy = [c for c in log.calls if log.module(c.module).parameters] or log.calls
     mine = [call for call in heavy if call.graded] or heavy
@@ -216,9 +213,7 @@ def _from_forwards(
     ends = [call.end for call in mine]
     fed: list[Fed] = []
     many: list[int] = []
-    unseen: list[float] = []
     for cluster in clusters:
-        before = len(fed)
         for index in cluster:
             since = passes[index - 1].end if index else float("-inf")
             low = bisect.bisect_left(ends, since)
@@ -228,11 +223,6 @@ def _from_forwards(
             if own:
                 fed.append(Fed(passes[index].end, own[-1].items))
                 many.append(len(own))
-        if cluster and len(fed) == before:
-            unseen.append(passes[cluster[-1]].end)
-    if len(unseen) < MOST_UNSEEN * len(fed) and log.hooked() is log:
-        usual = most_common([each.items for each in fed]) or 1.0
-        fed = sorted([*fed, *(Fed(end, usual) for end in unseen)])
     fed = fed or [Fed(call.end, call.items) for call in mine if call.module == series.root]
     series.source = FORWARD_SOURCE
     series.batch = most_common([each.items for each in fed])

@@ -105,7 +105,7 @@ def _obey(session: Session) -> None:
         number, phase = int(command["number"]), command["phase"]
     except (OSError, ValueError, KeyError, TypeError):
         return
-    if number <= session.command or (phase == "count" and session.in_call):
+    if number <= session.command or (phase == "count" and session.entrance.call):
         return  # counting begins at a later tick, outside a module's call
     session.command = number
     if phase == "count":

@@ -258,7 +258,7 @@ def install(torch: Any, session: Session) -> None:
         result = replay(self, *args, **kwargs)
         captured = self.__dict__.get(CAPTURED)
         # one inside a module's call belongs to it
-        if captured and not session.muted and not session.in_call:
+        if captured and not session.muted and session.entrance.call is None:
             end = clock()
             for kind, _, _, *rest in captured:
                 if session.entrance.wanted or kind == "step":

@@ -61,7 +61,7 @@ def install(torch: Any, session: Session) -> None:
         session.step_ended(enter, ("fetch", index))
         session.attempt(work_facts.asked_next, session, self)
         works = session.thread in (None, get_ident())  # else work goes on
-        was_open = works and session.entrance.shut()  # transforms are modules too
+        outermost = works and session.entrance.occupy()  # transforms are modules too
         begun = clock()
         try:
             batch = fetch(self)
@@ -73,8 +73,8 @@ def install(torch: Any, session: Session) -> None:
             session.attempt(session.record_exception, problem, "loading")
             raise
         finally:
-            if was_open:
-                session.entrance.reopen()
+            if outermost:
+                session.entrance.vacate()
         end = clock()
         try:
             opened = self.__dict__.pop(OPENED, None)

@@ -11,7 +11,7 @@ import sys
 import threading
 import types
 from time import perf_counter as clock
-from typing import Any, Callable
+from typing import Any, Callable, NamedTuple
 
 from . import module_facts
 from .module_facts import LOOKS, Module
@@ -21,91 +21,182 @@ KEY, POST = -7001, -7005
 """Keys in torch's dicts of hooks; torch's own count from 0 up."""
 ALWAYS = "_forward_hooks_always_called"
 """Attribute of modules since torch 2.1: hooks that an exception calls, too."""
+OUTSIDE = -1
+"""Torch's number of the backward pass that a thread runs, where it runs none."""
+
+
+class Call(NamedTuple):
+    """Outermost call that runs."""
+
+    module: Any
+    entry: Module | None
+    start: float
 
 
 class Entrance:
-    """Torch's global hook, in place while no module runs and calls are recorded."""
+    """Torch's global hook, in place while no module runs and calls are recorded.
 
-    def __init__(self, hooks: dict[int, Any], hook: Callable[[Any, Any], None]) -> None:
-        self._hooks = hooks
+    While one thread calls modules, the hook is out during a call, so that inner modules cost
+    nothing. What a second thread called meanwhile would pass unseen: an actor beside a learner
+    hid a quarter of the learner's updates on a busy machine. So from the first call or update of
+    a second thread on the hook stays in place (`shared`), and inner modules are told by thread.
+    """
+
+    def __init__(self, torch: Any, hook: Callable[[Any, Any], None]) -> None:
+        self._hooks = torch.nn.modules.module._global_forward_pre_hooks
+        self._backward_of: Any = getattr(
+            torch._C, "_current_graph_task_id", lambda: OUTSIDE
+        )
         self._hook: Callable[[Any, Any], None] | None = hook
+        self._inside: dict[int, Call | None] = {}
+        """Threads whose modules are inner ones, with the call if it is one of a module."""
+        self._lock = threading.Lock()
+        """Two threads may begin and end calls of one module."""
         self.wanted = True
         """Calls are recorded."""
+        self.shared = False
+        """More than one thread calls modules."""
         self.reopen()
 
     def want(self, calls: bool) -> None:
         """Record calls from now on, or none."""
         self.wanted = calls
-        self.shut()
+        self._hooks.pop(KEY, None)
         self.reopen()
 
-    @property
-    def open(self) -> bool:
-        """A module that is called now is the outermost, and noticed."""
-        return KEY in self._hooks
+    def reset(self) -> None:
+        """Forget the threads that a fork left behind, and record calls."""
+        self._inside.clear()
+        self.want(True)
 
-    def shut(self) -> bool:
-        """Close for a while; return the previous state."""
-        return self._hooks.pop(KEY, None) is not None
+    @property
+    def call(self) -> Call | None:
+        """Module's call that this thread runs."""
+        return self._inside.get(threading.get_ident())
+
+    @property
+    def occupied(self) -> bool:
+        """This thread's work is that of something around it: a call, a fetch, a backward."""
+        shut = not self.shared and KEY not in self._hooks
+        return threading.get_ident() in self._inside or shut
+
+    def occupy(self) -> bool:
+        """Take this thread's modules as inner ones; False if they are already."""
+        thread = threading.get_ident()
+        if thread in self._inside or not (self.shared or self._hooks.pop(KEY, None)):
+            return False
+        self._inside[thread] = None
+        return True
+
+    def vacate(self) -> None:
+        """Notice this thread's calls again."""
+        self._inside.pop(threading.get_ident(), None)
+        self.reopen()
+
+    def calls(self, call: Call) -> None:
+        """Note which call of a module this thread runs."""
+        self._inside[threading.get_ident()] = call
+
+    def used_by(self, *threads: int | None) -> None:
+        """Tell inner modules by their thread from now on, if these are several.
+
+        A thread of autograd's own is none: it works for the one that waits for its pass.
+        """
+        if not self.shared and len({*threads} - {None}) > 1 and not self.in_backward:
+            self.shared = True
+            self.reopen()
+
+    @property
+    def in_backward(self) -> bool:
+        """This thread runs a part of a backward pass."""
+        return bool(self._backward_of() != OUTSIDE)
+
+    def begin(self, call: Call, after: Callable[..., None]) -> None:
+        """Call `after` at the end of an outermost call."""
+        module = call.module
+        with self._lock:
+            self.calls(call)
+            module._forward_hooks[POST] = after
+            module._forward_hooks_with_kwargs[POST] = True
+            if ALWAYS in module.__dict__:
+                module._forward_hooks_always_called[POST] = True
+
+    def end(self, module: Any) -> Call | None:
+        """Finish this thread's call of a module; None if it runs another one."""
+        with self._lock:
+            call = self.call
+            if call is None or call.module is not module:
+                return None
+            del self._inside[threading.get_ident()]
+            if not any(
+                it is not None and it.module is module for it in self._inside.values()
+            ):
+                module._forward_hooks.pop(POST, None)
+                module._forward_hooks_with_kwargs.pop(POST, None)
+                module.__dict__.get(ALWAYS, {}).pop(POST, None)
+        self.reopen()
+        return call
 
     def reopen(self) -> None:
         """Notice calls again, if recorded."""
-        if self.wanted and self._hook is not None:
+        if self.wanted and self._hook is not None and (self.shared or not self._inside):
             self._hooks[KEY] = self._hook
 
     def remove(self) -> None:
         """Notice nothing for good."""
         self._hook = None
-        self.shut()
+        self._hooks.pop(KEY, None)
 
 
 def install(torch: Any, session: Session) -> None:
     """Hook module calls from outside any module."""
     compiling, by_jit = compiling_of(torch), torch._C._get_tracing_state
     fx: Any = sys.modules.get("torch.fx._symbolic_trace")
-    hooks = torch.nn.modules.module._global_forward_pre_hooks
-    entered = 0.0
-    current: Module | None = None
+
+    def inner(module: Any) -> bool:
+        """Where threads share the entrance: a call that belongs to one around it.
+
+        DataParallel runs replicas, and autograd checkpointed parts, in threads of their own.
+        """
+        replica = module.__dict__.get("_is_replica", False)
+        return entrance.occupied or replica or entrance.in_backward
 
     def before(module: Any, args: Any) -> None:
-        nonlocal entered, current
         begun = clock()
         if (
             session.is_muted()
+            or (entrance.shared and inner(module))
             or compiling()
             or by_jit()
             or getattr(fx, "_is_fx_tracing_flag", 0)
         ):
             return
-        hooks.pop(KEY, None)
+        if not entrance.occupy():
+            return
         try:
-            current = _enter(session, module)
-            if current is None:
-                entrance.reopen()
+            entrance.used_by(session.thread, threading.get_ident())
+            entry = _enter(session, module)
+            if entry is None:
+                entrance.vacate()
                 return
-            module._forward_hooks[POST] = after
-            module._forward_hooks_with_kwargs[POST] = True
-            if ALWAYS in module.__dict__:
-                module._forward_hooks_always_called[POST] = True
+            entrance.begin(Call(module, entry, clock()), after)
         except Exception as problem:
             session.step_aside(problem)
             return
-        session.in_call = True
-        entered = clock()
-        session.spent_s += entered - begun
+        session.spent_s += clock() - begun
 
     def after(module: Any, args: Any, kwargs: Any, output: Any) -> None:
         end = clock()
-        session.in_call = False
-        module._forward_hooks.pop(POST, None)
-        module._forward_hooks_with_kwargs.pop(POST, None)
-        module.__dict__.get(ALWAYS, {}).pop(POST, None)
-        entrance.reopen()
-        session.attempt(_leave, session, current, (args, kwargs), output, entered, end)
-        session.step_ended(end, current)
+        call = entrance.end(module)
+        if call is None or call.entry is None:
+            return
+        session.attempt(
+            _leave, session, call.entry, (args, kwargs), output, call.start, end
+        )
+        session.step_ended(end, call.entry)
         session.spent_s += clock() - end
 
-    entrance = session.entrance = Entrance(hooks, before)
+    entrance = session.entrance = Entrance(torch, before)
     session.patches.on_undo(entrance.remove)
     ran_out = functools.partial(_ran_out, session)
     session.patches.wrap(torch.cuda.OutOfMemoryError, "__init__")(ran_out)
@@ -119,10 +210,10 @@ def _ran_out(session: Session, build: Any, self: Any, *args: Any) -> None:
     A program may swallow it where no hook stands around the work: in a copy to the card, a
     functional loss, an optimizer's step. Inside a module's call, a fetch or a backward pass the
     program may try again in smaller parts and lose nothing, so there only an error that
-    comes out is recorded, by the hook around it; those are where the entrance is shut.
+    comes out is recorded, by the hook around it; those are where the entrance is occupied.
     """
     build(self, *args)
-    inside = session.entrance.wanted and not session.entrance.open
+    inside = session.entrance.wanted and session.entrance.occupied
     meant = isinstance(self, session.torch.cuda.OutOfMemoryError)
     if not inside and session.works() and (meant or "out of memory" in str(self)):
         session.attempt(session.record_exception, self, "step")
@@ -206,13 +297,13 @@ def shield_compiled(eval_frame: Any, session: Session) -> None:
 def _around(session: Session, module: Any, call: Any, args: Any, kwargs: Any) -> Any:
     """Call without hooks, as the outermost module."""
     begun, entrance = clock(), session.entrance
-    outermost = entrance.shut()
+    outermost = entrance.occupy()
     entry = None
     try:
         try:
             if outermost and module is not None and not compiling_of(session.torch)():
                 entry = _enter(session, module)
-                session.in_call = True
+                entrance.calls(Call(module, entry, clock()))
         except Exception as problem:
             session.step_aside(problem)
         start = clock()
@@ -230,9 +321,8 @@ def _around(session: Session, module: Any, call: Any, args: Any, kwargs: Any) ->
             session.spent_s += clock() - end
         return output
     finally:
-        session.in_call = session.in_call and not outermost
         if outermost:
-            entrance.reopen()
+            entrance.vacate()
 
 
 PROMPTS = ("input_ids", "inputs", "inputs_embeds", "input_features", "pixel_values")

@@ -119,14 +119,13 @@ class Session:
         self.spent_s = 0.0
         """Time the program lost in our hooks."""
         if self.entrance is not None:
-            self.entrance.want(True)  # the process that forked may count
+            self.entrance.reset()  # the process that forked may count
         self.loaders: list[dict[str, Any]] = []
         self.fed: dict[str, Any] | None = None
         """Loader of the latest batch."""
         self.modules: list[Any] = []
         self.modules_by_id: dict[int, Any] = {}
         """An id may come back after its module is gone."""
-        self.in_call = False
         self.generating = False
         """Inside a library's `generate`."""
         self.capture: Any = None

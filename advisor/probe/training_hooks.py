@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+import threading
 from time import perf_counter as clock
 from typing import Any
 
@@ -34,7 +35,8 @@ def backwards(torch: Any, session: Session) -> None:
         begun = clock()
         session.attempt(_keep_loss, session, tensors, grad_tensors)
         session.attempt(copied_weights.look, session)
-        was_open = session.entrance.shut()  # checkpointing calls modules again
+        session.entrance.used_by(session.thread, threading.get_ident())
+        outermost = session.entrance.occupy()  # checkpointing calls modules again
         enter = clock()
         session.spent_s += enter - begun
         try:
@@ -43,8 +45,8 @@ def backwards(torch: Any, session: Session) -> None:
             session.record_exception(problem, "backward")
             raise
         finally:
-            if was_open:
-                session.entrance.reopen()
+            if outermost:
+                session.entrance.vacate()
         if not session.passes:
             return result
         end = clock()
@@ -70,6 +72,7 @@ def asked_for(torch: Any, session: Session) -> None:
         several = inputs if isinstance(inputs, (list, tuple)) else (inputs,)
         updates = any(isinstance(each, torch.nn.Parameter) for each in several)
         if updates or len(several) > 1:  # one input: guidance or forces
+            session.entrance.used_by(session.thread, threading.get_ident())
             session.recorder.add(("gradient", enter, end))
             _may_end_step(session, "gradient", end)
         return result
@@ -157,6 +160,7 @@ def optimizers(torch: Any, session: Session) -> None:
         if session.muted:
             return
         session.updates += 1
+        session.entrance.used_by(session.thread, threading.get_ident())
         held = vars(optimizer)
         if NUMBER not in held:
             held[NUMBER] = next(fresh)

@@ -150,16 +150,6 @@ def test_steps_of_an_episode_are_no_samples_of_a_batch() -> None:
     assert (series.unit, set(series.units)) == ("step", {1.0})
 
 
-def test_an_update_whose_forward_went_unseen_has_a_batch_as_most() -> None:
-    """Another thread's call ran meanwhile."""
-    log = log_with(loaders=0)
-    loop(log, "fbsfbsfbsfbsfbsfbsbs", 30)
-    assert set(detected(log).units[1:]) == {4.0}
-
-
-@pytest.mark.parametrize(
-    ("pattern", "length_s", "optimizers"), [("ffbsfbs", 0.0005, 2), ("fbfbfbs", 0.006, 1)]
-)
 def test_a_batch_that_is_gone_through_again_is_one(pattern, length_s, optimizers) -> None:
     """A critic and its generator train on one batch, and a closure makes several backwards."""
     log = log_with(loaders=0)

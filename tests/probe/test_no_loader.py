@@ -21,6 +21,7 @@ WITHIN = 0.03
         ("ppo", "rollout", 64),
         ("dqn", "update", 16),
         ("actor_and_learner", "update", 64),
+        ("actor_always_in_a_call", "update", 64),
         ("embedding_of_slices", "slice", 20),
     ],
 )
