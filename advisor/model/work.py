@@ -44,6 +44,8 @@ class WorkerState:
     worker: int = 0
     asked: tuple[Short, ...] = ()
     """Fields of torch's worker info that the program read there; `info`: it asked for one."""
+    part: Short = ""
+    """Stands for the part of the dataset that its init function left to it; empty: none seen."""
     before: Digests = field(default_factory=dict)
     after: Digests = field(default_factory=dict)
     """Random generators around its first fetch."""
@@ -67,6 +69,8 @@ class LoaderWork:
     """Changed where an item was made in the main process."""
     by_program: State = field(default_factory=dict)
     """Changed between two passes, by the main process."""
+    set_around: tuple[Short, ...] = ()
+    """What code in the loops around a pass sets of the dataset, by name; seen or not."""
     generators: Digests = field(default_factory=dict)
     """Of the main process at the first pass's start."""
     workers: tuple[WorkerState, ...] = ()

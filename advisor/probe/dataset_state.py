@@ -16,7 +16,7 @@ import zlib
 from collections import deque
 from typing import Any, Iterator
 
-from . import call_sites
+from . import call_sites, loop_code
 
 DEPTH = 8
 """Levels below the dataset: transforms stand in a list, in a wrapper, in a subset."""
@@ -32,6 +32,8 @@ METHODS = (
 """Where items are made; what these functions name is a part of the state."""
 SHARED = ("multiprocessing", "ctypes", "mmap", "_thread", "threading", "logging", "_io")
 """Modules whose objects are shared with copies, or tell nothing."""
+WRAPPERS = "torch.utils.data"
+"""Module of torch's datasets, which are parts of the program's."""
 
 State = dict[str, "tuple[str, Any]"]
 """Path to kind and value: value, size, order, array or generator."""
@@ -40,35 +42,69 @@ State = dict[str, "tuple[str, Any]"]
 def read(roots: dict[str, Any]) -> State:
     """Read what the `roots` hold, each with its path."""
     found: State = {}
+    for path, value, own in _walk(roots):
+        generator = generator_state(value)
+        if generator is not None:
+            found[path] = ("generator", generator)
+        elif own and _is_plain(value):
+            plain = value if isinstance(value, (bool, int, float)) else hash(value)
+            found[path] = ("value", plain)
+        elif own:
+            found.update(_facts(path, value))
+    return found
+
+
+def _walk(roots: dict[str, Any]) -> Iterator[tuple[str, Any, bool]]:
+    """Path and value of the parts, each once, and whether the program's own code made it."""
     seen: set[int] = set()
     queue = deque((path, value, 0, True) for path, value in roots.items())
     left = MOST
     while queue and left:
         path, value, depth, own = queue.popleft()
         left -= 1
-        generator = generator_state(value)
-        if generator is not None:
-            found[path] = ("generator", generator)
-        elif value is None or isinstance(value, (bool, int, float, str, bytes)):
-            if own:
-                plain = value if isinstance(value, (bool, int, float)) else hash(value)
-                found[path] = ("value", plain)
-        elif id(value) not in seen:
-            seen.add(id(value))
-            if own:
-                found.update(_facts(path, value))
-            if depth < DEPTH:
-                queue.extend(
-                    (f"{path}.{name}", part, depth + 1, own and is_own)
-                    for name, part, is_own in _parts(value)
-                )
-    return found
+        ends = _is_plain(value) or generator_state(value) is not None
+        if not ends and id(value) in seen:
+            continue
+        yield path, value, own
+        if not ends and depth < DEPTH:
+            queue.extend(
+                (f"{path}.{name}", part, depth + 1, own and is_own)
+                for name, part, is_own in _parts(value)
+            )
+        seen.add(id(value))
 
 
-def changes(before: State, after: State) -> dict[str, str]:
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, (bool, int, float, str, bytes))
+
+
+def settable(roots: dict[str, Any]) -> tuple[set[str], set[str]]:
+    """Attributes that the making of items reads, and methods that set some beside it."""
+    attributes: set[str] = set()
+    methods: set[str] = set()
+    for _, value, own in _walk(roots):
+        kind = type(value)
+        if not own or not _is_own(kind) or kind.__module__.startswith(WRAPPERS):
+            continue
+        making = {name for each in _methods(kind) for name in each.__code__.co_names}
+        making |= {each.__name__ for each in _methods(kind)}
+        attributes |= making & {name for name, _, _ in _attributes(value, kind)}
+        methods |= {
+            name
+            for base in kind.__mro__
+            if _is_own(base) and not base.__module__.startswith(WRAPPERS)
+            for name, function in vars(base).items()
+            if not name.startswith("__")
+            and name not in making
+            and loop_code.sets_state(function)
+        }
+    return attributes, methods
+
+
+def changes(before: State, after: State, *, opened: bool = False) -> dict[str, str]:
     """Paths that differ, with their kind.
 
-    A value that comes up, as a file that is opened once, is no change.
+    A value that comes up, as a file that is opened once, is a change only if `opened`.
     """
     return {
         path: kind
@@ -76,7 +112,7 @@ def changes(before: State, after: State) -> dict[str, str]:
         if path in before
         and before[path][0] == kind
         and before[path][1] != value
-        and not (kind == "value" and None in (value, before[path][1]))
+        and (opened or kind != "value" or None not in (value, before[path][1]))
     }
 
 
@@ -179,7 +215,10 @@ def _parts(value: Any) -> Iterator[tuple[str, Any, bool]]:
         yield "func", value.func, True
         yield "args", value.args, True
         yield "keywords", value.keywords, True
-    elif isinstance(value, (type, types.ModuleType)) or kind.__module__.startswith(SHARED):
+    elif isinstance(value, type):
+        for name, part in _containers(value):
+            yield name, part, True
+    elif isinstance(value, types.ModuleType) or kind.__module__.startswith(SHARED):
         return
     else:
         yield from _attributes(value, kind)
@@ -199,10 +238,20 @@ def _attributes(value: Any, kind: type) -> Iterator[tuple[str, Any, bool]]:
                 held.setdefault(name, getattr(value, name, None))
             elif hasattr(type(part), "cache_info"):
                 held.setdefault(name, part)
+        held = {**dict(_containers(base)), **held}
+    torchs = kind.__module__.startswith(WRAPPERS)
     for name, part in held.items():
-        yield str(name), part, own
+        if not torchs or not str(name).startswith("_") or _is_own(type(part)):
+            yield str(name), part, own  # what torch keeps to itself, it restores in workers
     for function in _methods(kind) if own else ():
         yield from _named(function)
+
+
+def _containers(kind: type) -> Iterator[tuple[str, Any]]:
+    """Containers that a class of the program holds for all of its objects."""
+    for name, part in vars(kind).items() if _is_own(kind) else ():
+        if isinstance(part, (dict, list, set, deque)) and not name.startswith("__"):
+            yield name, part
 
 
 def _methods(kind: type) -> list[types.FunctionType]:
@@ -225,8 +274,11 @@ def _named(function: Any) -> Iterator[tuple[str, Any, bool]]:
     known = function.__globals__
     for name in _globals_of(function.__code__):
         part = known.get(name)
-        plain = isinstance(part, types.FunctionType) or not callable(part) or _kept(part)
-        if plain and part is not None:
+        if isinstance(part, types.ModuleType):
+            for inner in function.__code__.co_names if _is_written_here(part) else ():
+                if _may_hold(vars(part).get(inner)):
+                    yield f"{name}.{inner}", vars(part)[inner], True
+        elif _may_hold(part):
             yield name, part, True
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
         try:
@@ -246,8 +298,16 @@ def _globals_of(code: types.CodeType) -> tuple[str, ...]:
     return tuple(dict.fromkeys(reads))
 
 
-def _kept(part: Any) -> bool:
-    return hasattr(type(part), "cache_info") or generator_state(part) is not None
+def _may_hold(part: Any) -> bool:
+    """Return True for a function, and for what is no code: it may hold state."""
+    code = callable(part) and not isinstance(part, (types.FunctionType, type))
+    kept = hasattr(type(part), "cache_info") or generator_state(part) is not None
+    return part is not None and (kept or not code)
+
+
+def _is_written_here(module: types.ModuleType) -> bool:
+    place = getattr(module, "__file__", None)
+    return place is not None and not call_sites.installed(place)
 
 
 def _written_here(function: types.FunctionType) -> bool:
@@ -257,7 +317,7 @@ def _written_here(function: types.FunctionType) -> bool:
 
 def _is_own(kind: type) -> bool:
     """Return True for a class of the program, or one of torch's that wraps a dataset."""
-    if kind.__module__.startswith("torch.utils.data"):
+    if kind.__module__.startswith(WRAPPERS):
         return True
     module = sys.modules.get(kind.__module__)
     place = getattr(module, "__file__", None)

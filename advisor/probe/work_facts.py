@@ -8,6 +8,8 @@ workers repeat each other from the first batches on, and later steps must cost n
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import multiprocessing
 import os
@@ -15,7 +17,7 @@ import sys
 import zlib
 from typing import Any, Iterator
 
-from . import batches, copied_weights, dataset_state
+from . import batches, copied_weights, dataset_state, loop_code
 from .recorder import write_whole
 from .session import Session
 
@@ -35,6 +37,8 @@ LOSSES = 16
 """Updates whose losses are told."""
 DRAWS = 3
 """Batches between which the process's random generators are looked at."""
+PARTED = {"size", "order", "array"}
+"""Kinds of change by which a worker's init function leaves it a part of the dataset."""
 FIRSTS = ("value", "generator")
 """Kinds of change that tell something in the first fetch of a pass."""
 UPDATES = 256
@@ -93,6 +97,8 @@ class LoaderWork:
         """Fetch of a pass, and by how much it made each plain value grow."""
         self.by_program: dict[str, str] = {}
         """State that changed between two passes."""
+        self.set_around: list[str] = []
+        """Attributes that the loops around a pass set, and methods that do it."""
         self.name = ""
         self.iterable = False
         self.endless = False
@@ -135,6 +141,7 @@ class LoaderWork:
                 path: self.kind_of(path, kind) for path, kind in self.by_items.items()
             },
             "by_program": dict(self.by_program),
+            "set_around": self.set_around,
             "generators": dataset_state.generators(self.passes[0].start)
             if self.passes
             else {},
@@ -170,6 +177,7 @@ def install(torch: Any, session: Session) -> None:
         if kind is not None:
             session.patches.wrap(kind, "fetch")(_fetching(session))
     _questions(torch, session)
+    _initialising(torch, session)
 
 
 def _fetching(session: Session) -> Any:
@@ -222,6 +230,50 @@ def _fetched(session: Session, fetcher: Any, number: int, before: Any) -> None:
 
 
 # In a worker
+
+
+def _initialising(torch: Any, session: Session) -> None:
+    """Look at what a worker's init function does to its copy of the dataset."""
+    worker: Any = sys.modules[f"{torch.__name__}.utils.data._utils.worker"]
+    signature = inspect.signature(worker._worker_loop)
+
+    @session.patches.wrap(worker, "_worker_loop")
+    def _worker_loop(original: Any, *args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs)
+        named = given.arguments
+        if named.get("init_fn") is not None:
+            parts = (named["init_fn"], named["dataset"], named["num_workers"])
+            named["init_fn"] = functools.partial(_initialised, session, *parts)
+        return original(*given.args, **given.kwargs)
+
+
+def _initialised(
+    session: Session, init: Any, dataset: Any, workers: int, number: int
+) -> None:
+    before: dataset_state.State = {}
+    try:
+        before = _state(session, dataset, None)
+    except Exception as problem:
+        session.fail(problem)
+    init(number)
+    session.attempt(_parted, session, dataset, workers, before)
+
+
+def _parted(session: Session, dataset: Any, workers: int, before: Any) -> None:
+    """Tell the part of the dataset that is this worker's own now, by a number for it.
+
+    A part is what is left of a container, or a place among as many as there are workers. A
+    plain number alone may be a seed.
+    """
+    after = _state(session, dataset, None)
+    found = {
+        path: after[path]
+        for path, kind in dataset_state.changes(before, after, opened=True).items()
+        if path.startswith("dataset") and kind != "generator"
+    }
+    kinds = {kind for kind, _ in found.values()}
+    if kinds & PARTED or ("value", workers) in found.values():
+        session.worker_facts["part"] = f"{zlib.crc32(repr(found).encode()):08x}"
 
 
 def _questions(torch: Any, session: Session) -> None:
@@ -369,7 +421,17 @@ def begins(session: Session, facts: dict[str, Any], iterator: Any, loader: Any) 
         work.steps = None if work.iterable else len(loader)
     except Exception:  # no length
         work.steps = None
+    if not work.passes:
+        session.attempt(_look_around, work, loader)
     work.passes.append(current)
+
+
+def _look_around(work: LoaderWork, loader: Any) -> None:
+    """Note what the loops around the first pass set of its dataset."""
+    stored, loaded = loop_code.around()
+    roots = {"dataset": loader.dataset, "collate_fn": loader.collate_fn}
+    attributes, methods = dataset_state.settable(roots)
+    work.set_around = sorted((stored & attributes) | (loaded & methods))
 
 
 def begins_again(session: Session, iterator: Any, loader: Any) -> None:

@@ -160,7 +160,7 @@ def unsharded(compared: Compared) -> Differences:
     if is_same_pass(before, after) or work.endless:
         return
     asked = {field for state in work.workers for field in state.asked}
-    if asked & SHARDS:
+    if asked & SHARDS or has_own_parts(work.workers):
         return
     if work.workers and not asked:
         why = "No worker asked which part is its own: each worker would yield all of it."
@@ -169,6 +169,12 @@ def unsharded(compared: Compared) -> Differences:
     else:
         why = "Whether its workers share the data could not be seen."
     yield WorkDifference(cause="not-sharded", sentence=why, refused=True, of_workers=True)
+
+
+def has_own_parts(workers: Sequence[WorkerState]) -> bool:
+    """True if each worker's init function left it another part of the dataset."""
+    parts = {each.worker: each.part for each in workers}
+    return len(parts) > 1 and all(parts.values()) and len(set(parts.values())) == len(parts)
 
 
 # State of the dataset
@@ -269,16 +275,23 @@ def changed_state(compared: Compared) -> Differences:
 
 
 def set_by_program(compared: Compared) -> Differences:
-    """State that the program sets between passes, which workers that stay never see."""
+    """State that the program sets between passes, which workers that stay never see.
+
+    Where no trial came to a second pass, the code around the first one tells.
+    """
     originals, before, after = compared.originals, compared.before, compared.after
     if not is_kept(after) or is_kept(before):
         return
-    for run in (*originals, after):
-        work = loader_of(run)
+    works = [loader_of(run) for run in (*originals, after)]
+    for work in works:
         for path in sorted(work.by_program.keys() - work.by_items.keys()):
             why = f"The program changes `{shown(path)}` between passes; workers that stay miss it."
             yield suggested("set-by-program", why, of_workers=True)
             return
+    if all(len(work.passes) < 2 for work in works):
+        for name in works[-1].set_around[:1]:
+            why = f"A loop around the pass sets `{name}` of its data; workers that stay miss it."
+            yield suggested("set-by-program", why, of_workers=True)
 
 
 def shown(path: str) -> str:

@@ -32,6 +32,11 @@ def causes(before: Run, after: Run) -> list[str]:
         ("Keeping-subset", "cache-of-dataset"),
         ("Filling", "cache-of-dataset"),
         ("Decoding", "cache-of-dataset"),
+        ("KeepingOfClass", "cache-of-dataset"),
+        ("KeepingElsewhere", "cache-of-dataset"),
+        ("Dealt", "not-sharded"),
+        ("Dealt-seeded", "not-sharded"),
+        ("Piped-whole", "not-sharded"),
         ("Counting", "state-of-dataset"),
         ("PassCounting", "state-of-dataset"),
         ("Stream", "items-repeat"),
@@ -47,19 +52,26 @@ def test_workers_that_change_the_work_are_told_by_its_cause(name, cause) -> None
 
 
 @pytest.mark.parametrize(
-    "name", ["Items", "Opening", "Held-reseeded", "Told", "Weighted", "Shared", "Parted", "Endless"]
+    "name",
+    [
+        *("Items", "Opening", "Held-reseeded", "Told", "Weighted", "Shared"),
+        *("Parted", "Endless", "Dealt-dealt", "Piped"),
+    ],
 )
 def test_workers_that_do_the_same_work_are_no_difference(name) -> None:
     """A file that each opens, a seed of its own and a part of its own are as they should be."""
     assert causes(trial(name, "0"), trial(name, "2")) == []
 
 
-@pytest.mark.parametrize("name", ["Told", "Weighted"])
+@pytest.mark.parametrize(
+    "name", ["Told", "Weighted", "Levelled", "Told-brief", "Weighted-brief", "Levelled-brief"]
+)
 def test_workers_that_stay_miss_what_the_program_sets(name) -> None:
+    """A trial that ends within its first pass knows it by the loop around it."""
     assert causes(trial(name, "2"), trial(name, "2", "persistent")) == ["set-by-program"]
 
 
-@pytest.mark.parametrize("name", ["Items", "Opening", "Shared", "Parted"])
+@pytest.mark.parametrize("name", ["Items", "Opening", "Shared", "Parted", "Items-brief"])
 def test_workers_may_stay_where_nothing_is_set(name) -> None:
     """Memory that they share is seen by all of them."""
     assert causes(trial(name, "2"), trial(name, "2", "persistent")) == []

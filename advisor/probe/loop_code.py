@@ -1,0 +1,60 @@
+"""What the program's code sets in the loops around a pass over its data.
+
+A short trial may never reach a second pass. That the dataset is told something between passes
+(`dataset.epoch = epoch`, `dataset.set_epoch(epoch)`) then stands in the code only: in a loop
+that encloses the line which begins the pass.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import sys
+import types
+from typing import Any
+
+from . import call_sites
+
+STORES = ("STORE_ATTR", "STORE_SUBSCR")
+LOADS = ("LOAD_ATTR", "LOAD_METHOD")
+
+
+def around() -> tuple[set[str], set[str]]:
+    """Attributes that are set, and those that are read or called, in loops under way.
+
+    Only functions of the program's own are looked at, each in the loops that enclose the
+    instruction at which it waits.
+    """
+    stored: set[str] = set()
+    loaded: set[str] = set()
+    frame: Any = sys._getframe()
+    while frame is not None:
+        if not call_sites.is_foreign(frame.f_code.co_filename):
+            sets, loads = _in_loops(frame.f_code, frame.f_lasti)
+            stored |= sets
+            loaded |= loads
+        frame = frame.f_back
+    return stored, loaded
+
+
+@functools.lru_cache(maxsize=256)
+def _in_loops(code: types.CodeType, at: int) -> tuple[frozenset[str], frozenset[str]]:
+    """Names that are set, and loaded, in the loops of `code` around the offset `at`."""
+    every = list(dis.get_instructions(code))
+    jumps = set(dis.hasjrel) | set(dis.hasjabs)
+    loops = [
+        (each.argval, each.offset)
+        for each in every
+        if each.opcode in jumps and each.argval <= at <= each.offset
+    ]
+    inside = [each for each in every if any(a <= each.offset <= b for a, b in loops)]
+    stored = frozenset(each.argval for each in inside if each.opname == STORES[0])
+    loaded = frozenset(each.argval for each in inside if each.opname in LOADS)
+    return stored, loaded
+
+
+def sets_state(function: Any) -> bool:
+    """Return True for a function that sets attributes or items."""
+    if not isinstance(function, types.FunctionType):
+        return False
+    return any(each.opname in STORES for each in dis.get_instructions(function.__code__))
