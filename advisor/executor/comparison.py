@@ -114,7 +114,7 @@ class Comparison:
     def whole(self) -> tuple[Round, ...]:
         """Uncontended rounds if enough, else all without a failure."""
         sound = tuple(r for r in self.rounds if not r.failed)
-        quiet = tuple(r for r in sound if self._contended(r) is None)
+        quiet = tuple(r for r in sound if self.contended(r) is None)
         return quiet if len(quiet) >= self.ab_test.rounds else sound
 
     @cached_property
@@ -139,17 +139,27 @@ class Comparison:
 
     @property
     def used_contended_rounds(self) -> bool:
-        return any(self._contended(r) is not None for r in self.whole)
+        return any(self.contended(r) is not None for r in self.whole)
 
-    def _contended(self, round_: Round) -> str | None:
-        return None if self.ab_test.purpose == "quality" else contended_arms(round_.runs)
+    def contended(self, round_: Round) -> str | None:
+        """Names of the arms that others disturbed in this round, or may have."""
+        return self._disturbed(round_.runs)
+
+    def _disturbed(self, runs: Mapping[str, TrialResult]) -> str | None:
+        if self.ab_test.purpose == "quality":
+            return None
+        return contended_arms(runs, watched=self._watched)
+
+    @cached_property
+    def _watched(self) -> bool:
+        return any(is_watched(each.runs) for each in self.rounds)
 
     def _is_fair(self, round_: Round) -> bool:
-        return self._contended(round_) is None or alike(round_.runs)
+        return self.contended(round_) is None or alike(round_.runs)
 
     def _is_sound(self, round_: Round, arm: str) -> bool:
         """True if others did not slow this run, or slowed the whole round alike."""
-        return contended_arms({arm: round_.runs[arm]}) is None or self._is_fair(round_)
+        return self._disturbed({arm: round_.runs[arm]}) is None or self._is_fair(round_)
 
     def _taken(self, round_: Round) -> float | None:
         """Log of the most by which others slowed the first variant; None if unknown.
@@ -390,14 +400,29 @@ def alike(runs: Mapping[str, TrialResult]) -> bool:
 
 
 def loads_alike(others_cpus: Sequence[float | None]) -> bool:
-    """True if loads are nearly equal; None: unknown, taken for none."""
-    held = [cpus or 0.0 for cpus in others_cpus]
+    """True if loads are nearly equal, and none is unknown."""
+    held = [cpus for cpus in others_cpus if cpus is not None]
+    if not held or len(held) < len(others_cpus):
+        return False
     return max(held) - min(held) <= max(ALIKE, ALIKE * max(held))
 
 
-def contended_arms(runs: Mapping[str, TrialResult]) -> str | None:
-    """Names of a round's contended arms."""
-    names = [arm for arm, attempt in runs.items() if attempt.run and contended(attempt.run)]
+def is_watched(runs: Mapping[str, TrialResult]) -> bool:
+    """True if the load beside one of these runs is known."""
+    return any(a.run and a.run.disturbance.disturbed is not None for a in runs.values())
+
+
+def contended_arms(runs: Mapping[str, TrialResult], *, watched: bool = False) -> str | None:
+    """Names of a round's arms that are not known to have run undisturbed.
+
+    `watched`: this machine tells the load beside other runs, so an arm without a reading is no
+    quiet one. Where it tells of none, an unknown load is all that there is.
+    """
+
+    def counts(run: Run) -> bool:
+        return contended(run) or (watched and run.disturbance.disturbed is None)
+
+    names = [arm for arm, attempt in runs.items() if attempt.run and counts(attempt.run)]
     return ", ".join(names) or None
 
 

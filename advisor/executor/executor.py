@@ -17,6 +17,7 @@ from advisor.executor.comparison import (
     alike,
     contended_arms,
     interleaved,
+    is_watched,
     rounds_wanted,
     runs_of,
 )
@@ -380,7 +381,9 @@ class _Rounds:
 
         def reason(runs: Mapping[str, TrialResult]) -> str | None:
             """Reason to repeat a round; none once enough were repeated."""
-            found = None if test.purpose == "quality" else contended_arms(runs)
+            every = (runs, *(each.runs for each in self.rounds))
+            found = contended_arms(runs, watched=any(map(is_watched, every)))
+            found = None if test.purpose == "quality" else found
             spent = sum(r.contended is not None for r in self.rounds) >= repeats
             return None if spent and alike(runs) else found
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from advisor import __version__, numbers
-from advisor.executor.comparison import AFTER, BEFORE, Comparison, contended_arms
+from advisor.executor.comparison import AFTER, BEFORE, Comparison
 from advisor.executor.requests import COMMAND_LINE, TrialResult
 from advisor.machine.target import Target
 from advisor.model import Candidate, Change, Failure, Run
@@ -66,6 +66,7 @@ def optimize_report(found: TuningResult) -> Report:
         tool_version=__version__,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         dry_run=found.dry_run,
+        work_left=verdict.leaves_work(found),
         unfinished=found.stop is None or found.stop.reason == "budget-too-small",
         command=found.command,
         cwd=str(found.lab.program.cwd),
@@ -332,7 +333,7 @@ def _comparison(found: Comparison, objective: Objective) -> schema.ComparisonEnt
                     for arm, done in each.runs.items()
                     if done.run
                 },
-                contended=contended_arms(each.runs),
+                contended=found.contended(each),
                 counted=each.number in counted,
             )
             for each in found.rounds

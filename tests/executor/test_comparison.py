@@ -189,6 +189,19 @@ def test_what_others_took_is_unknown_without_their_cpu_time(load) -> None:
     assert disturbed_original(load).interval(THROUGHPUT) is None
 
 
+def test_a_run_whose_load_is_unknown_is_no_quiet_one() -> None:
+    """Where the machine tells of other runs; where it tells of none, there is nothing better."""
+    quiet, unknown = Disturbance(disturbed=False, others_cpus=0.0), Disturbance()
+    slow = [a_run(units_per_s=0.5, disturbance=unknown)] * 3
+    before = [*(a_run(disturbance=quiet) for _ in range(3)), *slow]
+    after = [a_run(units_per_s=1.1, disturbance=quiet)] * 6
+    found = comparison(before, after)
+    assert [each.number for each in found.counted] == [1, 2, 3]
+    assert [found.contended(each) for each in found.rounds] == [None] * 3 + ["before"] * 3
+    blind = comparison(slow, [a_run(disturbance=unknown)] * 3)
+    assert [each.number for each in blind.counted] == [1, 2, 3]
+
+
 def beside_others(rng: random.Random, gain: float, busy: tuple[float, float]) -> Comparison:
     """Eight rounds of which four are planned; others come to an arm by a share and slow it."""
     rates, others = [], {}
