@@ -41,9 +41,13 @@ def head_start(originals: Sequence[Run], after: Run) -> float:
     shows in the slower run as a steeper slope, so the flatter one is taken.
     """
     slopes = [*map(slope, originals), slope(after)]
+    return owed(slopes, middle(after) - fmean(map(middle, originals)))
+
+
+def owed(slopes: Sequence[float], ahead: float) -> float:
+    """Log gain that rates with these slopes owe to items that lie `ahead` units further on."""
     if min(slopes) <= 0.0 <= max(slopes):
         return 0.0
-    ahead = middle(after) - fmean(map(middle, originals))
     return min(slopes, key=abs) * ahead
 
 

@@ -2,11 +2,14 @@
 
 import itertools
 import math
+import operator
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from advisor import numbers
+from advisor.analysis import trend
 from advisor.gate.schema import (
     ARMS,
     LARGEST,
@@ -94,14 +97,41 @@ class Comparison:
         pairs = zip(self.rates["base"], self.rates["head"], strict=True)
         return tuple(sign * math.log(base.mean / head.mean) for base, head in pairs)
 
+    @property
+    def later_items(self) -> tuple[float, ...]:
+        """Log gain of head in each pair that the items it came to may explain.
+
+        Of data in order of cost the faster arm is measured on later items, which cost less,
+        or more. Both rates must trend alike along the items.
+        """
+        pairs = zip(self.rates["base"], self.rates["head"], strict=True)
+        return tuple(
+            trend.owed((base.slope, head.slope), head.middle - base.middle)
+            for base, head in pairs
+        )
+
+    @property
+    def of_equal_items(self) -> tuple[float, ...]:
+        """`differences` without what the items may explain."""
+        return tuple(map(operator.add, self.differences, self.later_items))
+
     def worse_pct(self, d: float) -> float | None:
         """Worsening d in percent of base's figure; None if unbounded."""
         if math.isinf(d):
             return None
         return -100 * math.expm1(-d) if self.higher_is_better else 100 * math.expm1(d)
 
-    def verdict(self, judgement: Judgement, remarks: Iterable[str] = ()) -> WorkloadVerdict:
-        """`judgement` as a verdict, with its sentence and notes."""
+    def verdict(
+        self,
+        judgement: Judgement,
+        remarks: Iterable[str] = (),
+        *,
+        fair: Judgement | None = None,
+    ) -> WorkloadVerdict:
+        """`judgement` as a verdict, with its sentence and notes.
+
+        `fair`: the one without what later items may explain; where they differ nothing is decided.
+        """
         interval, unit = judgement.interval, self.rates["head"][0].unit
         low, high = self.worse_pct(interval.low), self.worse_pct(interval.high)
         is_rate = self.workload.figure == THROUGHPUT and self.higher_is_better
@@ -114,18 +144,26 @@ class Comparison:
             notes.append(f"median {self.workload.figure}: {shown}")
         elif interval.high < -self.tau:
             notes.append("an unexpected gain can mean work that is no longer done")
+        outcome, reason = judgement.outcome, self._reason(judgement, low, high)
+        owed = numbers.percent(abs(math.expm1(statistics.median(self.later_items))))
+        if fair is not None and fair.outcome != outcome:
+            outcome = "inconclusive"
+            reason = (
+                f"base and head were measured on items of unequal cost, which may be {owed} of "
+                "the difference; shuffle the data, or let a run go to its end"
+            )
+        elif fair is not None:
+            notes.append(f"items cost less or more along the data: {owed} may be theirs")
         return self.workload.verdict(
             better=self.rates["head"][0].better,
             threshold=self.threshold,
-            verdict=judgement.outcome,
-            reason=self._reason(judgement, low, high),
+            verdict=outcome,
+            reason=reason,
             slowdown_pct=self.worse_pct(interval.estimate),
             ci_low_pct=low,
             ci_high_pct=high,
             confidence=None if low is None or high is None else judgement.confidence,
-            pairs=interval.n
-            if judgement.outcome != "inconclusive"
-            else len(self.differences),
+            pairs=interval.n if outcome != "inconclusive" else len(self.differences),
             unit=unit,
             source=self.program.kept[0].head.source,
             base_units_per_s=medians["base"] if is_rate else None,

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
+from advisor.analysis import trend
 from advisor.executor.engines import Engine
 from advisor.executor.engines.scratch_dir import require_room
 from advisor.gate import setup_step
@@ -181,7 +182,14 @@ def _rates(
     if isinstance(result, Run) and result.unit != WHOLE_RUN_UNIT:  # units were counted
         rate = result.units_per_s
         rate = checked(str(rate), f"the probe counted {rate} units a second")
-        seen = Rate(mean=rate, unit=result.unit, counted=result.way, work=work)
+        seen = Rate(
+            mean=rate,
+            unit=result.unit,
+            counted=result.way,
+            slope=trend.slope(result),
+            middle=trend.middle(result),
+            work=work,
+        )
         return "probe", {program.name: seen}
     rate = checked(str(1 / max(result.wall_s, SMALLEST)), "the time of the whole run")
     whole = Rate(mean=rate, unit=WHOLE_RUN_UNIT, work=1)

@@ -39,6 +39,10 @@ class Rate(Part):
     better: Better = "higher"
     counted: str | None = None
     """Way in which the probe counted; null for a figure that the program told."""
+    slope: float = 0.0
+    """Growth of the log rate with each unit, over the window; 0 where it is within the noise."""
+    middle: float = 0.0
+    """Number of the unit in the middle of the window."""
     work: float | None = None
     """Units finished by a run that went to its own end; null if the window was cut."""
 

@@ -137,9 +137,14 @@ def decide(
     verdicts = [each for each in found if isinstance(each, WorkloadVerdict)]
     taus = {each.workload: each.tau for each in comparable}
     judgements = judge({each.workload: each.differences for each in comparable}, taus)
+    trending = {
+        each.workload: each.of_equal_items for each in comparable if any(each.later_items)
+    }
+    fair = judge(trending, {workload: taus[workload] for workload in trending})
     for each in comparable:
         smallest = _smallest_threshold(each) if mode == "noise" else []
-        verdicts.append(each.verdict(judgements[each.workload], smallest))
+        found_fair = fair.get(each.workload)
+        verdicts.append(each.verdict(judgements[each.workload], smallest, fair=found_fair))
     record = GateRecord(
         verdict="error",
         reason="nothing was compared: no workload was measured in both arms",

@@ -250,3 +250,32 @@ def test_thresholds_of_single_benchmarks() -> None:
         ("a", "pass", 0.2), ("b", "regression", 0.05),
     }  # fmt: skip
     assert any("'gone'" in note for note in found.notes)
+
+
+def along(base: float, head: float, slope: float) -> ProgramEntry:
+    """Pairs of windows of three seconds over items whose rate grows by `slope` with each."""
+    made = []
+    for b, h in zip(around(base), around(head), strict=True):
+        rates = [Rate(mean=r, unit="sample", slope=slope, middle=1.5 * r) for r in (b, h)]
+        runs = zip(("base", "head"), rates, strict=True)
+        made.append(tuple(run(arm, rates={}).model_copy(update={"rates": {"train": r}})
+                          for arm, r in runs))  # fmt: skip
+    return program(made)
+
+
+@pytest.mark.parametrize(
+    ("head", "slope", "expected"),
+    [
+        (94, 0.0, "regression"),
+        (94, 0.002, "inconclusive"),
+        (97, -0.01, "inconclusive"),
+        (85, 0.002, "regression"),
+        (100, 0.01, "pass"),
+    ],
+)
+def test_items_of_unequal_cost_decide_nothing(head, slope, expected) -> None:
+    """Which of data in order of cost an arm came to is a part of its rate, and no merit."""
+    found = record_of(along(100, head, slope))
+    assert found.verdict == expected
+    assert ("unequal cost" in found.reason) is (expected == "inconclusive")
+    assert bool(found.workloads[0].notes) is (expected == "regression" and slope > 0)
