@@ -92,7 +92,8 @@ def call(project: Path, gpu_advisor: warm.Server) -> Call:
 def result_of(done: Done) -> dict[str, Any]:
     """Object that a finished search printed."""
     found: dict[str, Any] = json.loads(done.stdout)
-    assert done.returncode == errors.OPTIMIZE_EXIT_CODES[found["verdict"]], done.stderr
+    verdict = "partial" if found["work_left"] else found["verdict"]
+    assert done.returncode == errors.OPTIMIZE_EXIT_CODES[verdict], done.stderr
     assert found["reason"]
     return found
 

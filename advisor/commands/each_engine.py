@@ -10,7 +10,6 @@ from typing import Any
 from advisor import files, numbers
 from advisor.commands import invocation, output
 from advisor.errors import (
-    OPTIMIZE_EXIT_CODES,
     AdvisorError,
     InterruptedByUserError,
     UsageError,
@@ -49,8 +48,6 @@ class Entry:
     @property
     def exit_code(self) -> int:
         """Exit code of a call for this engine alone."""
-        if isinstance(self.outcome, Report):
-            return OPTIMIZE_EXIT_CODES[self.outcome.verdict]
         return self.outcome.exit_code
 
 

@@ -13,7 +13,7 @@ from advisor import config as documents, errors, files, knobs, objective
 from advisor.commands import each_engine, invocation, output
 from advisor.commands.measuring import Session, node_of, session_of
 from advisor.config.originals import Versions
-from advisor.errors import OPTIMIZE_EXIT_CODES, AdvisorError
+from advisor.errors import AdvisorError
 from advisor.executor.executor import Executor
 from advisor.executor.requests import Program, TrialResult
 from advisor.machine import target
@@ -100,7 +100,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         output.show(writing.headline(shown), "", as_json=True)
     else:
         progress.show(shown)
-    return OPTIMIZE_EXIT_CODES[report.verdict]
+    return report.exit_code
 
 
 def tune(args: argparse.Namespace, command: list[str] | None) -> Report:

@@ -5,6 +5,7 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from advisor import numbers
+from advisor.errors import OPTIMIZE_EXIT_CODES
 from advisor.model import Change, Decision, Interval, Machine
 from advisor.quality import QualityJudgement
 
@@ -111,7 +112,7 @@ class RoundEntry(Part):
     """The score, in the report's `objective_unit`."""
     after: float
     contended: str | None = None
-    """The variants that others disturbed; null for none."""
+    """The variants that others disturbed, or may have; null for none."""
     counted: bool = True
     """The gain rests on it."""
 
@@ -209,6 +210,8 @@ class Report(Part):
     verdict: OptimizeVerdict
     reason: str
     """Reason of the verdict, and of the end of the search."""
+    work_left: bool = False
+    """Something worth trying did not fit the budget, or was cut off; the exit code is then 5."""
     gain: Gain | None = None
     """Gain of all changes; null if nothing was changed or confirmed."""
     gain_free: Gain | None = None
@@ -293,6 +296,11 @@ class Report(Part):
     notes: list[str] = Field(default_factory=list)
     history: list[HistoryEntry] = Field(default_factory=list)
     """Earlier calls, the newest first."""
+
+    @property
+    def exit_code(self) -> int:
+        """What was improved so far does not end a call that leaves work undone."""
+        return OPTIMIZE_EXIT_CODES["partial" if self.work_left else self.verdict]
 
     @property
     def sides(self) -> list[Side]:

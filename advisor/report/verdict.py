@@ -155,13 +155,18 @@ def verdict_of(found: TuningResult) -> OptimizeVerdict:
         return "partial"
     if found.winner.changes:
         return "improved"
-    cut_short = bool(state.confirmations) and state.confirmations[-1].cut_short
-    left_out = bool(found.never_run) or any(entry.matters for entry in state.skipped)
     is_open = _never_compared(state) or state.likely or bool(_likely_suggestions(state))
     unknown = too_noisy(found) or any(map(is_undecided, _compared_all(state)))
-    is_partial = cut_short or left_out or is_open or stop.reason == "budget-too-small"
-    is_partial |= unknown
-    return "partial" if is_partial else "unchanged"
+    return "partial" if leaves_work(found) or is_open or unknown else "unchanged"
+
+
+def leaves_work(found: TuningResult) -> bool:
+    """True if the budget left out, or cut off, something worth trying."""
+    state, stop = found.state, found.stop
+    if stop is None or stop.reason == "budget-too-small":
+        return True
+    cut_short = bool(state.confirmations) and state.confirmations[-1].cut_short
+    return cut_short or bool(found.never_run) or any(each.matters for each in state.skipped)
 
 
 def reason(found: TuningResult) -> str:

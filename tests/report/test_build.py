@@ -72,6 +72,15 @@ def test_unchanged_needs_candidates_that_ran_and_lost(tmp_path) -> None:
     assert not any(trial.purpose == "search" for trial in small.trials)
 
 
+def test_improved_with_work_left_ends_as_partial_does(tmp_path) -> None:
+    """A script that reads the exit code alone calls again with a larger budget."""
+    done = report_of(tmp_path / "done", on_formula(load_s=1e-6))
+    assert (done.verdict, done.work_left, done.exit_code) == ("improved", False, 0)
+    slow = on_formula(load_s=1e-6, process_s=20.0)
+    cut = report_of(tmp_path / "cut", slow, budget_s=200.0)
+    assert (cut.verdict, cut.work_left, cut.exit_code) == ("improved", True, 5)
+
+
 def test_a_batch_that_the_data_cannot_fill_is_the_reason(tmp_path) -> None:
     """Nothing could be tried, and a setting was there all the same."""
     engine = on_formula(observed={"data_items": 6})
