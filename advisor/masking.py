@@ -4,8 +4,9 @@ A value is masked whole; masking twice changes nothing more. What only might be 
 is left alone unless its name says so: digests, paths, model names.
 """
 
-import itertools
+import operator
 import re
+import string
 from typing import Any
 
 MASK = "***"
@@ -49,6 +50,10 @@ NO_SECRETS = {"", "null", "none", "true", "false", "nil", "yes", "no", "~", MASK
 
 _SHAPE = re.compile("|".join(SHAPES.values()))
 _RUN = re.compile(r"(?<![A-Za-z0-9/+_.-])[A-Za-z0-9]{24,}(?![A-Za-z0-9/+_-]|\.\w)")
+_KINDS = str.maketrans(
+    string.ascii_uppercase + string.ascii_lowercase + string.digits,
+    "A" * 26 + "a" * 26 + "0" * 10,
+)
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _QUOTED = r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'"
 _BARE = r"[^\s\"',;&|)\]}]{1,1000}"
@@ -131,6 +136,8 @@ def _is_random(run: str) -> bool:
 
     In names, upper case begins a word and digits end it. Digests have one case.
     """
-    kinds = ["A" if c.isupper() else "a" if c.islower() else "0" for c in run]
-    changes = sum(one != other for one, other in itertools.pairwise(kinds))
-    return all(kinds.count(kind) >= 2 for kind in "Aa0") and changes >= 0.35 * len(run)
+    kinds = run.translate(_KINDS)
+    if any(kinds.count(kind) < 2 for kind in "Aa0"):
+        return False
+    changes: int = sum(map(operator.ne, kinds, kinds[1:]))
+    return changes >= 0.35 * len(run)

@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import functools
-import json
 import os
 import re
 import shlex
@@ -22,6 +21,7 @@ from advisor.config.document import SUFFIXES
 from advisor.config.leaves import Option
 from advisor.executor.engines.connection import LOCAL, interpreter_of
 from advisor.executor.requests import CommandName
+from advisor.files import reading
 from advisor.model import Candidate, Failure, MeasurePlan, Phase, Trial
 from advisor.runner.trial import run_trial
 from advisor.sandbox.capabilities import detect_isolation
@@ -389,7 +389,7 @@ def recorded(
 def _read(path: Path) -> list[dict[str, Any]] | None:
     """Probe's record; a program may have spoiled it."""
     try:
-        options = json.loads(path.read_text("utf-8"))["options"]
+        options = reading.from_json(path.read_text("utf-8"))["options"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return [each for each in options if isinstance(each, dict) and each.get("flags")]

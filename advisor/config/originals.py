@@ -23,7 +23,7 @@ from advisor.errors import (
     StateBusyError,
     StateUnusableError,
 )
-from advisor.files import atomic
+from advisor.files import atomic, reading
 from advisor.model import Change
 from advisor.state import existing_folders, project_root
 
@@ -50,7 +50,7 @@ class Versions:
         found = []
         for path in self._files():
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                found.append(_version(int(path.stem), json.loads(path.read_bytes())))
+                found.append(_version(int(path.stem), reading.from_json(path.read_bytes())))
         return found
 
     def keep(
@@ -139,7 +139,7 @@ class Versions:
         """Original quality for `measure_key`, if the config descends from it."""
         with contextlib.suppress(OSError, ValueError):
             file = self._quality / f"{measure_key}.json"
-            kept: dict[str, float] = json.loads(file.read_bytes())
+            kept: dict[str, float] = reading.from_json(file.read_bytes())
             return kept if self.all() else None
         return None
 

@@ -4,11 +4,13 @@ import contextlib
 import difflib
 import errno
 import itertools
+import json
 import os
 import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path, PurePath
+from typing import Any
 
 MAX_BYTES = 64 * 1024 * 1024
 """Largest record read; real ones are below 1 MiB."""
@@ -95,6 +97,15 @@ def put(folder: Path, name: str, content: bytes) -> None:
         file.write(content)
     with _parent(folder, name) as (parent, last):
         os.rename(PurePath(draft).name, last, src_dir_fd=parent, dst_dir_fd=parent)
+
+
+def from_json(text: str | bytes) -> Any:
+    """Read JSON that others wrote. Raises ValueError alone, however deep it is nested."""
+    try:
+        return json.loads(text)
+    except RecursionError as problem:
+        msg = "it is nested too deep"
+        raise ValueError(msg) from problem
 
 
 @contextlib.contextmanager

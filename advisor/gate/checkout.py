@@ -5,7 +5,6 @@ Git starts no program of a repository here: no hook, monitor, filter or prompt.
 
 import contextlib
 import hashlib
-import json
 import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -183,8 +182,8 @@ def read_event(environ: Mapping[str, str]) -> dict[str, Any]:
             raise UsageError(msg)
         return {}
     try:
-        event = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as problem:
+        event = reading.from_json(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as problem:
         msg = f"The event file {path} cannot be read ({problem}). Nothing was run."
         raise UsageError(msg) from problem
     if not isinstance(event, dict):
@@ -409,9 +408,9 @@ def _lines(scratch: Path) -> Iterator[tuple[str, str, str | None]]:
     data = left_file(scratch, f"probe/{FILE}", LOADED_BYTES) or b""
     for line in data.splitlines()[:LOADED_FILES]:
         try:
-            entry = json.loads(line)
+            entry = reading.from_json(line)
             how, path, digest = entry["how"], entry["path"], entry["sha256"]
-        except (ValueError, TypeError, KeyError, RecursionError):
+        except (ValueError, TypeError, KeyError):
             continue
         if (
             isinstance(how, str)

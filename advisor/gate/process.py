@@ -4,7 +4,6 @@ Sources, best first: a `throughput: 123.4` line; a suite's JSON; the probe; the 
 """
 
 import dataclasses
-import json
 import math
 import os
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from advisor.analysis import trend
 from advisor.executor.engines import Engine
 from advisor.executor.engines.scratch_dir import require_room
+from advisor.files import reading
 from advisor.gate import setup_step
 from advisor.gate.checkout import Checkout, Difference, left_file, loaded
 from advisor.gate.comparison import figures
@@ -98,6 +98,7 @@ class ProcessRunner:
             spared=(str(checkout.top / ".git"),),
             caches=str(caches),
             origins=self.between.asked if self.between else None,
+            foreign=True,
             hidden=setup_step.hidden_folders(),
             shown=setup_step.shown_paths(checkout, entry.command, self.shown),
             network=self.keep_network,
@@ -229,7 +230,7 @@ def read_suite(raw: bytes) -> tuple[Source, dict[str, Rate]]:
     """Rates of pytest-benchmark's JSON or a list, read as untrusted."""
     source: Source = "benchmark JSON"
     try:
-        content = json.loads(raw)
+        content = reading.from_json(raw)
         if not isinstance(content, list):
             source = "pytest-benchmark"
             times = [
@@ -240,7 +241,7 @@ def read_suite(raw: bytes) -> tuple[Source, dict[str, Rate]]:
                 for name, mean_s in times
             ]
         named = _NAMED.validate_python(content)
-    except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError) as problem:
+    except (ValueError, KeyError, TypeError, ArithmeticError) as problem:
         reason = str(problem).splitlines()[0]
         if isinstance(problem, ValidationError):
             first = problem.errors()[0]

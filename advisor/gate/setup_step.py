@@ -12,7 +12,7 @@ from advisor.errors import InterruptedByUserError
 from advisor.gate.checkout import Checkout, git
 from advisor.runner.job import Job
 from advisor.runner.launch import Launched
-from advisor.runner.output import plain
+from advisor.runner.output import plain, short_line
 from advisor.sandbox.capabilities import checkout_policy, detect_isolation, require_walls
 from advisor.sandbox.path_policy import caches, is_within
 
@@ -79,7 +79,7 @@ def set_up(
         return None
     output = plain(launched.stdout.tail()) + "\n" + plain(launched.stderr.tail())
     tail = [line for line in output.splitlines() if line.strip()][-TAIL_LINES:]
-    said = "\n".join(tail) or "it wrote nothing"
+    said = "\n".join(map(short_line, tail)) or "it wrote nothing"
     return f"--setup ended with exit code {launched.exit_code}: {said}"
 
 

@@ -11,7 +11,7 @@ from advisor import numbers
 from advisor.model import Failure, Trial
 from advisor.probe.env_propagation import isolating
 from advisor.runner.monitor import TrialExit
-from advisor.runner.output import TRACEBACK, Wanted
+from advisor.runner.output import TRACEBACK, Wanted, short_line
 from advisor.runner.process_records import ProgramException
 
 NEXT_STEPS = {
@@ -629,11 +629,11 @@ def log_tail(ending: TrialExit) -> str:
     tails += [
         error.rstrip() for process in ending.processes for error in process.errors[-1:]
     ]
-    shown = [*ending.stacks.splitlines()[:STACK_LINES], *lines]
+    told = [*ending.stacks.splitlines()[:STACK_LINES], *lines]
     for tail in filter(None, reversed(tails)):
-        if tail.rpartition("\n")[2] not in shown:
-            shown = [*tail.splitlines(), *shown]
-    return "\n".join(shown)
+        if tail.rpartition("\n")[2] not in told:
+            told = [*tail.splitlines(), *told]
+    return "\n".join(map(short_line, told))
 
 
 def last_traceback(lines: Sequence[str]) -> Sequence[str]:

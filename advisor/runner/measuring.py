@@ -32,6 +32,8 @@ STOP_FILE = "probe/stop.json"
 """Below scratch: where all ranks stop. Rank 0 decides, maybe on another node."""
 OTHER_NODES_S = 1.0
 """The word takes at most so long to other nodes' ranks."""
+STOP_BYTES = 4096
+"""Of the stop file: a kind and a count."""
 
 
 @dataclass(slots=True)
@@ -129,8 +131,11 @@ class Measuring:
     def _heed_other_node(self, pids: list[int]) -> None:
         """Stop ranks where rank 0 said, once it did."""
         left = [pid for pid in pids if not self._processes[pid].full]
-        with contextlib.suppress(OSError, ValueError, TypeError):
-            where = json.loads(reading.read(self._folder.parent, STOP_FILE, LOG_BYTES))
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError, OverflowError):
+            said = reading.from_json(
+                reading.read(self._folder.parent, STOP_FILE, STOP_BYTES)
+            )
+            where = {"kind": str(said["kind"]), "count": int(said["count"])} if said else {}
             self._stop(left, where, cut_short=False)
 
     def _command(self, pid: int, **command: Any) -> None:

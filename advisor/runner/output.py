@@ -37,6 +37,8 @@ FIGURE_CHARS = 400
 """Longest text kept of a match: a float spelled in full has up to 330 characters."""
 MOST_LINES = 200
 """Telling lines kept of a stream: the latest."""
+SHOWN_CHARS = 2000
+"""A longer line is shown to users, and kept in reports, by its beginning only."""
 TRACEBACK = "Traceback (most recent call last):"
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
@@ -47,6 +49,13 @@ def plain(data: bytes) -> str:
     """Text without terminal colours and redrawn parts."""
     text = _ANSI.sub("", data.decode("utf-8", errors="replace"))
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
+
+
+def short_line(line: str) -> str:
+    """Return a line as it is shown: of SHOWN_CHARS at most, and what was left out."""
+    if len(line) <= SHOWN_CHARS:
+        return line
+    return f"{line[:SHOWN_CHARS]} ... ({len(line) - SHOWN_CHARS:,} characters more)"
 
 
 class Tally:

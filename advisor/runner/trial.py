@@ -32,6 +32,7 @@ from advisor.runner.job import Job, prepare
 from advisor.runner.launch import Launched
 from advisor.runner.measured_run import failed_effects, finished_by_results, measured_run
 from advisor.runner.monitor import Monitor, TrialExit
+from advisor.runner.output import short_line
 from advisor.runner.written_files import (
     changed_files,
     guarded_changes,
@@ -93,7 +94,8 @@ def not_judged(problem: Exception) -> Failure:
     place = traceback.extract_tb(problem.__traceback__)[-1]
     where = f"{Path(place.filename).name}:{place.lineno}"
     found = failed("not-judged", f"{type(problem).__name__} at {where}: {problem}")
-    return replace(found, log_tail="".join(traceback.format_exception(problem)))
+    lines = "".join(traceback.format_exception(problem)).splitlines()
+    return replace(found, log_tail="\n".join(map(short_line, lines)))
 
 
 def _judged(

@@ -215,6 +215,14 @@ def test_the_log_tail_has_the_cause_and_no_noise() -> None:
     assert tail.splitlines() == [*problem.tail.splitlines(), *lines[-20:]]
 
 
+def test_a_long_line_is_shown_by_its_beginning() -> None:
+    """A report keeps what is shown, so a program's lines must not fill it."""
+    tail = log_tail(replace(DIED, stderr=f"before\n{'x' * 2_000_000}\nafter"))
+    before, cut, after = tail.splitlines()
+    assert (before, after) == ("before", "after")
+    assert cut.endswith("x ... (1,998,000 characters more)")
+
+
 TRACE = "Traceback (most recent call last):\n"
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
+from advisor.files import reading
 from advisor.model import Trial
 
 T = TypeVar("T")
@@ -33,7 +34,7 @@ def _plain(value: Any) -> Any:
 def decode(line: bytes) -> dict[str, Any]:
     """Decode a message; empty for other lines, such as a shell's greeting."""
     try:
-        found = json.loads(line)
+        found = reading.from_json(line)
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
