@@ -157,8 +157,10 @@ class Trial:
     """Let an unisolated program write to the user's existing files."""
     spared: tuple[str, ...] = ()
     """Absolute paths never written; under Landlock nothing is made beside them."""
+    foreign: bool = False
+    """The program may be hostile, such as the head of a gate."""
     hidden: tuple[str, ...] = ()
-    """Folders the program cannot read, nor connect to others' sockets there."""
+    """Folders the program cannot read."""
     shown: tuple[str, ...] = ()
     """Paths in `hidden` that the program still sees."""
     network: bool = True

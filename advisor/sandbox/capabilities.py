@@ -84,9 +84,11 @@ def _detected(cwd: str, forced: str | None, foreign: bool) -> SandboxPolicy:
             undecided, why = why, _try(kind, cwd, undecided=why)
         if why is None:
             reasons = "; ".join(refused) or (f"{FORCED} asks for it" if forced else "")
-            return SandboxPolicy(kind=kind, why_not_better=reasons, undecided=undecided)
+            return SandboxPolicy(
+                kind=kind, foreign=foreign, why_not_better=reasons, undecided=undecided
+            )
         refused.append(f"{kind}: {why}")
-    return SandboxPolicy(kind="guard", why_not_better="; ".join(refused))
+    return SandboxPolicy(kind="guard", foreign=foreign, why_not_better="; ".join(refused))
 
 
 def _try(
@@ -111,6 +113,7 @@ def _try(
             kind=kind,
             layers=places[0],
             upper_bytes=0 if layers else TESTED_BYTES,
+            foreign=foreign,
             hidden=(hidden,) if foreign else (),
             network=not foreign,
             undecided=undecided,
@@ -142,13 +145,13 @@ def trial_policy(
     A program that may write in its directory may not write what is spared, nor beside it.
     A call's trials share `kept`.
     """
-    found = detect_isolation(trial.cwd, environ, foreign=bool(trial.hidden))
+    found = detect_isolation(trial.cwd, environ, foreign=trial.foreign)
     pipes = mps_pipes(environ)
     passes = list(filter(None, (str(scratch), str(kept), str(temporary), pipes)))
     if trial.allow_writes and found.kind == "landlock":
         passes += _but(os.path.realpath(trial.cwd), map(os.path.realpath, trial.spared))
     filled: list[str] = []
-    if found.kind == "landlock" and not trial.hidden:
+    if found.kind == "landlock" and not trial.foreign:
         filled = _downloads(environ, os.path.realpath(trial.cwd))
         passes += filled
     folder = environ.get(LAYER_FOLDER)

@@ -39,7 +39,7 @@ class Landlock(Sandbox):
         self._passes = tuple(policy["passes"])
         self._filled = tuple(policy["filled"])
         self._before: dict[str, tuple[int, ...]] = {}
-        self._foreign = bool(policy["hidden"])
+        self._foreign = bool(policy["foreign"])
         """Its program may harm others: head of a gate, or code of a fork."""
         self._decides = not policy["undecided"]
         self._read = untrusted.readable(policy)

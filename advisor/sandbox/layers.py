@@ -2,10 +2,9 @@
 
 import contextlib
 import os
-import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 from advisor.sandbox import kernel
 from advisor.sandbox.path_policy import SYSTEM_TREES
@@ -25,6 +24,8 @@ LOOKED_AT_LIMIT = 2_000
 """Files in caches of downloads that are compared, twice a trial; each takes about 4 us."""
 COPIED_BYTES = 64 << 20
 """Largest file of items copied out of a layer."""
+COPIED_AT_ONCE = 1 << 20
+"""Bytes of a file that are in memory while it is copied."""
 
 
 def changes(
@@ -72,10 +73,16 @@ def _copied(kept: int, path: str, copy: str, name: str) -> list[dict[str, str]]:
             open(os.open(path, flags, dir_fd=kept), "rb") as source,
             open(copy, "xb") as target,
         ):
-            shutil.copyfileobj(source, target)
+            copy_content(source, target)
     except OSError:
         return []
     return [{"path": name, "copy": copy}]
+
+
+def copy_content(source: BinaryIO, target: BinaryIO) -> None:
+    """Copy the rest of one open file to another. Raises OSError."""
+    while chunk := source.read(COPIED_AT_ONCE):
+        target.write(chunk)
 
 
 def _differences(

@@ -8,11 +8,16 @@ import itertools
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 from advisor.sandbox.kernel import keeps_all_users
-from advisor.sandbox.path_policy import PSEUDO, SHARED_MEMORY, SYSTEM_TREES, is_within
+from advisor.sandbox.path_policy import (
+    PSEUDO,
+    SHARED_MEMORY,
+    SYSTEM_TREES,
+    is_within,
+    parents,
+)
 
 FOLDERS_LIMIT = 1000
 """A folder of more is no place for folders of several owners."""
@@ -125,10 +130,10 @@ def _apart(folder: str, places: Iterable[str], tree: FileTree) -> Iterator[str]:
     if tree.owns_all:
         return
     between = {
-        str(path)
+        path
         for place in places
-        for path in [*Path(place).parents, Path(place)]
-        if str(path) != folder and is_within(str(path), folder)
+        for path in (place, *parents(place))
+        if path != folder and is_within(path, folder)
     }
     for path in {*tree.folders(folder), *between}:
         if tree.is_foreign(path) and tree.may_write(path):

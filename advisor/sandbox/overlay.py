@@ -7,16 +7,14 @@ lies over each writable file system. Unprivileged since Linux 5.11.
 import contextlib
 import errno
 import os
-import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from advisor.sandbox import deputies, kernel, layers, untrusted
+from advisor.sandbox import kernel, layers
 from advisor.sandbox.base import Sandbox
 from advisor.sandbox.mounts import FileTree, How, plan, read_mounts
 from advisor.sandbox.path_policy import SHARED_MEMORY, SYSTEM_TREES, shut_devices
-from advisor.sandbox.seccomp import SyscallListener
 
 COPIED_BYTES = 16 << 20
 """Files in a split folder are copied up to this; others are read-only."""
@@ -29,13 +27,10 @@ class Overlay(Sandbox):
     def __init__(self, policy: Mapping[str, Any], cwd: str) -> None:
         super().__init__()
         self._policy = policy
-        self._foreign = bool(policy["hidden"])
+        self._foreign = bool(policy["foreign"])
         """Its program may harm others: head of a gate, or code of a fork."""
         if self._foreign:
-            calls = [*deputies.KEYS, *deputies.OF_VIRTUAL_MACHINES, *deputies.IO_URING]
-            if policy["network"]:  # which leaves sockets without a file in reach
-                calls += deputies.connecting(("/",))
-            self.listener = SyscallListener(calls)
+            self._listen()
         self._cwd = os.path.realpath(cwd)
         self._stage: str = policy["layers"]
         self._layers: list[tuple[str, str]] = []
@@ -50,6 +45,16 @@ class Overlay(Sandbox):
         No program can come by them: of a foreign one the supervisor is no process it could
         name, and to others it is not dumpable, so its /proc entry is closed.
         """
+
+    def _listen(self) -> None:
+        # imported here, as the supervisor of the user's own code needs neither
+        from advisor.sandbox import deputies
+        from advisor.sandbox.seccomp import SyscallListener
+
+        calls = [*deputies.KEYS, *deputies.OF_VIRTUAL_MACHINES, *deputies.IO_URING]
+        if self._policy["network"]:  # which leaves sockets without a file in reach
+            calls += deputies.connecting(("/",))
+        self.listener = SyscallListener(calls)
 
     def enter(self) -> None:
         """Move in; files opened before are still the host's."""
@@ -66,8 +71,6 @@ class Overlay(Sandbox):
         kernel.enter_namespaces(
             network=self._policy["network"], processes=not self._foreign
         )
-        if not self._policy["network"]:
-            untrusted.start_loopback()
         if self._policy["upper_bytes"]:
             _mount_memory(self._stage, self._policy["upper_bytes"])
         self._kept = os.open(self._stage, os.O_RDONLY | os.O_DIRECTORY)
@@ -75,7 +78,7 @@ class Overlay(Sandbox):
         os.mkdir(root)
         for path, how in steps.items():
             self._take(how, path, root + path.rstrip("/"))
-        for path in () if self._policy["hidden"] else _sockets_in_use():
+        for path in () if self._foreign else _sockets_in_use():
             with contextlib.suppress(OSError):
                 kernel.bind(path, root + path)
         for cache, kept in self._policy["caches"]:  # for the whole call
@@ -87,14 +90,22 @@ class Overlay(Sandbox):
         for path in self._policy["sealed"]:
             with contextlib.suppress(FileNotFoundError):
                 _show_sealed(path, root + path)
-        untrusted.hide(root, self._policy)
         if self._foreign:
-            self.helpers.add(untrusted.start_init(root))
+            self._shut_in(root)
         _shut_kernel(root)
         kernel.change_root(root)
         os.fchdir(proc)
         os.close(proc)
         kernel.Proc.folder = "."
+
+    def _shut_in(self, root: str) -> None:
+        """Raise the walls around foreign code. Raises OSError."""
+        from advisor.sandbox import untrusted
+
+        if not self._policy["network"]:
+            untrusted.start_loopback()
+        untrusted.hide(root, self._policy)
+        self.helpers.add(untrusted.start_init(root))
 
     def _take(self, how: How, path: str, target: str) -> None:
         match how:
@@ -236,6 +247,16 @@ def _copy_status(source: str, target: str) -> None:
     os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
+def _copy_file(source: str, target: str) -> None:
+    """Copy a file with its mode, owner, times and attributes. Raises OSError."""
+    with open(source, "rb") as content, open(target, "xb") as copy:
+        layers.copy_content(content, copy)
+    with contextlib.suppress(OSError):
+        for name in os.listxattr(source):
+            os.setxattr(target, name, os.getxattr(source, name))
+    _copy_status(source, target)
+
+
 def _copied(folder: str, base: str) -> list[str]:
     """Copy small files of `folder`; return names to mount."""
     os.mkdir(base)
@@ -255,8 +276,7 @@ def _copied(folder: str, base: str) -> list[str]:
                     and os.access(entry, os.R_OK)
                 ):
                     left -= entry.stat().st_size
-                    shutil.copy2(entry.path, copy)
-                    _copy_status(entry.path, copy)
+                    _copy_file(entry.path, copy)
                 else:
                     os.mknod(copy)
                     shown.append(entry.name)

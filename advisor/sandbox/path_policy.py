@@ -4,7 +4,6 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 SYSTEM_TREES = ("/proc", "/sys", "/dev")
@@ -152,7 +151,7 @@ def around(protected: Iterable[str]) -> tuple[str, ...]:
     levels = {
         parent
         for path in protected
-        for parent in map(str, Path(path).parents)
+        for parent in parents(path)
         if not any(is_within(parent, each) for each in protected)
     }
     others, found = {*levels, *protected, *SYSTEM_TREES}, []
@@ -164,6 +163,13 @@ def around(protected: Iterable[str]) -> tuple[str, ...]:
             continue
         found += [path for path in beside if path not in others]
     return tuple(found)
+
+
+def parents(path: str) -> Iterator[str]:
+    """Yield the folders above an absolute path, the nearest first."""
+    while (parent := os.path.dirname(path)) != path:
+        yield parent
+        path = parent
 
 
 def is_within(path: str, folder: str) -> bool:

@@ -30,8 +30,10 @@ class SandboxPolicy:
     """Places in `passes` shown read-only by an overlay."""
     caches: tuple[tuple[str, str], ...] = ()
     """A user's cache, and the folder that keeps what trials add to it."""
+    foreign: bool = False
+    """The code may be hostile: walls around other processes, sockets and shared memory, too."""
     hidden: tuple[str, ...] = ()
-    """Unreadable folders; sockets of others cannot be reached either."""
+    """Folders that cannot be read."""
     shown: tuple[str, ...] = ()
     """Paths in `hidden` that are still seen."""
     network: bool = True

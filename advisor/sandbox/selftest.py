@@ -185,7 +185,7 @@ def _walls(policy: dict[str, Any], outside: Outside) -> Iterator[tuple[str, Atte
         lambda: _opens("/proc/sys/kernel/core_pattern"),
     )
     yield "a capability", _is_too_capable
-    if not policy["hidden"]:
+    if not policy["foreign"]:
         return
     hidden = outside.hidden
     yield (

@@ -101,6 +101,7 @@ def test_a_wall_that_does_not_stand_is_found(tmp_path, wall) -> None:
     policy = SandboxPolicy(
         kind=kind,  # type: ignore[arg-type]
         layers=str(tmp_path / "layers"),
+        foreign=True,
         hidden=(str(tmp_path / "hidden"),),
         network=False,
     )

@@ -494,6 +494,13 @@ def test_foreign_code_leaves_other_processes_alone(either) -> None:
         assert process.poll() is None
 
 
+def test_walls_do_not_depend_on_a_folder_to_hide(either) -> None:
+    """A container's home may be the root, so that none is hidden."""
+    with bystander(either.user) as process:
+        assert either.attack(HARMS_OTHERS, outside=process.pid, hidden=()).output == ""
+        assert process.poll() is None
+
+
 OLDER = "import advisor.sandbox.landlock; advisor.sandbox.landlock.SCOPES_SINCE = 99"
 
 

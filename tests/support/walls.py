@@ -92,10 +92,10 @@ class World:
         policy = SandboxPolicy(
             kind=self.kind,
             passes=(str(scratch),),
-            hidden=(str(self.home),) if foreign else (),
+            foreign=foreign,
             network=network,
             layers=str(scratch / "layers"),
-            **fields,
+            **{"hidden": (str(self.home),) if foreign else (), **fields},
         )
         start = HELPERS.format(
             home=str(self.home), project=str(self.project), beside=str(self.beside),
