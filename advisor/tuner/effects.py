@@ -4,7 +4,7 @@ from advisor import knobs, numbers
 from advisor.knobs.registry import REGISTRY, loader_arguments
 from advisor.knobs.tree import number_of
 from advisor.model import Candidate, Change, EffectVerdict, Knob, Run
-from advisor.tuner import same_work
+from advisor.tuner import run_length, same_work
 from advisor.tuner.state import TunerState, change_of
 
 MAY_TRAIN = (
@@ -115,5 +115,5 @@ def training_note(state: TunerState, times: float) -> str:
         f"{'' if any(run.updates for run in state.originals) else MAY_TRAIN}"
         f"One update would average over {linear} the samples. The learning rate and its schedule "
         f"have to follow: people start at {linear} the rate with SGD, at {root} with Adam; that "
-        "was not tried here."
+        f"was not tried here.{run_length.also_moves(state, times)}"
     )

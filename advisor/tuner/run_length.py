@@ -1,11 +1,13 @@
-"""What a setting of a run's length counts: updates, or the batches they are made of.
+"""Settings that count batches or updates: a run's length, a warm-up, what comes every so often.
 
 A batch that grows while accumulation shrinks leaves an update as it was. A run of so many
 batches then goes through more samples, and no short window shows its end. One run that is
-made short tells: it ends by itself after few updates, or goes on.
+made short tells: it ends by itself after few updates, or goes on. What others of these settings
+count is not tried; a change of the batch that is left to the user names them all.
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -19,18 +21,87 @@ LENGTHS = re.compile(
     r"(max|total|num|nb|n)?_?(train|training|optim)?_?(steps|iters?|iterations|updates)"
 )
 """Names of a run's length; those of warm-ups, intervals and horizons have other words."""
+COUNTED = {
+    *("steps", "step", "iters", "iter", "iterations", "updates", "batches"),
+    *("every", "interval", "freq", "frequency", "period"),
+}
+"""Words of a name that counts batches or updates, or says how often something comes."""
+OTHERWISE = {
+    *(
+        "epoch",
+        "epochs",
+        "seconds",
+        "minutes",
+        "hours",
+        "accumulate",
+        "accumulation",
+        "time",
+    ),
+    *(
+        "inference",
+        "sampling",
+        "diffusion",
+        "denoising",
+        "noise",
+        "timesteps",
+        "size",
+        "rate",
+    ),
+}
+"""Words of names that count something else."""
+MOST_NAMED = 6
 ENDS_AFTER = 4
 """Updates of the short run, if its length counts batches."""
 SEEN = 8
 """Updates of a window that holds more than that."""
 
 
-class Length(NamedTuple):
+class Counter(NamedTuple):
     document: str
     path: str
     value: int
     line: int
+
+    @property
+    def shown(self) -> str:
+        return f"`{self.path}` ({self.document}, line {self.line})"
+
+
+class Length(NamedTuple):
+    """Setting of a run's length."""
+
+    counter: Counter
     accumulation: int
+
+
+def counters(state: TunerState) -> Iterator[Counter]:
+    """Settings whose names say that they count batches or updates."""
+    known = {(knob.document, knob.path) for knob in state.all_knobs}
+    for source in state.context.sources:
+        document = source.document
+        for path, scalar in document.scalars.items():
+            name, number = canonical(str(parts_of(path)[-1])), scalar.value
+            words = set(name.split("_"))
+            if (
+                words & COUNTED
+                and not words & OTHERWISE
+                and type(number) is int
+                and number > 1
+                and scalar.editable
+                and scalar.given
+                and (document.name, path) not in known
+            ):
+                line = document.text.count("\n", 0, scalar.start) + 1
+                yield Counter(document.name, path, number, line)
+
+
+def also_moves(state: TunerState, times: float) -> str:
+    """Sentence on what a batch `times` as large moves along, with lines and values; or empty."""
+    found = list(counters(state))[:MOST_NAMED]
+    if not found or not state.trains or times <= 1:
+        return ""
+    shown = (f"{each.shown} {each.value} to {round(each.value / times)}" for each in found)
+    return f" If they count batches, these have to move along: {', '.join(shown)}."
 
 
 def length_of(state: TunerState, batch: Knob) -> Length | None:
@@ -45,33 +116,21 @@ def length_of(state: TunerState, batch: Knob) -> Length | None:
     old = next((int(float(str(each.old))) for each in moved), 1)
     if old < 2:
         return None
-    known = {(knob.document, knob.path) for knob in state.all_knobs}
-    for source in state.context.sources:
-        document = source.document
-        for path, scalar in document.scalars.items():
-            parts = [str(part) for part in parts_of(path)]
-            number = scalar.value
-            if (
-                LENGTHS.fullmatch(canonical(parts[-1]))
-                and isinstance(number, int)
-                and number > 2 * ENDS_AFTER * old
-                and scalar.editable
-                and scalar.given
-                and (document.name, path) not in known
-            ):
-                line = document.text.count("\n", 0, scalar.start) + 1
-                return Length(document.name, path, number, line, old)
+    for each in counters(state):
+        name = canonical(str(parts_of(each.path)[-1]))
+        if LENGTHS.fullmatch(name) and each.value > 2 * ENDS_AFTER * old:
+            return Length(each, old)
     return None
 
 
 def counts_batches(state: TunerState, length: Length) -> Trials[bool]:
     """True unless the run was seen to go on after as many batches; in doubt, too."""
     short = Change(
-        document=length.document,
-        path=length.path,
+        document=length.counter.document,
+        path=length.counter.path,
         kind="length",
         knob_class="quality",
-        old=length.value,
+        old=length.counter.value,
         new=ENDS_AFTER * length.accumulation,
     )
     variant = Variant(candidate=Candidate().with_changes(short))
@@ -87,10 +146,10 @@ def counts_batches(state: TunerState, length: Length) -> Trials[bool]:
     return state, seen is None or seen <= ENDS_AFTER
 
 
-def why_kept(length: Length, batch: Knob) -> str:
+def why_kept(state: TunerState, length: Length, batch: Knob) -> str:
     """Sentences on a run that would go through more samples."""
-    where = f"`{length.path}` ({length.document}, line {length.line})"
     return (
-        f"Not tried: {where} counts batches, so a larger batch trains on more samples. "
-        f'Change it along with `{batch.path}`, or set `accept = ["counters"]`.'
+        f"Not tried: {length.counter.shown} counts batches, so a larger batch trains on more "
+        f'samples. Change it along with `{batch.path}`, or set `accept = ["counters"]`. '
+        f"With twice the batch:{also_moves(state, 2.0)}"
     )

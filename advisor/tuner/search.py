@@ -130,7 +130,9 @@ def explore(state: TunerState, batch: Knob | None, workers: Knob | None) -> Stag
     if batch is not None and length and "counters" not in state.context.workload.accept:
         state, by_batches = yield from run_length.counts_batches(state, length)
         if by_batches:
-            state = state.set_verdict(batch, "kept", run_length.why_kept(length, batch))
+            state = state.set_verdict(
+                batch, "kept", run_length.why_kept(state, length, batch)
+            )
             return (yield from explore(state, None, workers)) if workers else state
     grid = start_grid(state, batch, workers)
     while True:
@@ -169,6 +171,7 @@ def explore(state: TunerState, batch: Knob | None, workers: Knob | None) -> Stag
             why = f"{differs.sentence}{accepting(differs)}"
             grid = replace(grid.without(point, why, larger=False), workers_stop=why)
         elif why := refusal(state, point, candidate, run):
+            why += moved_along(state, grid, point, differs)
             state = (
                 state
                 if differs is None
@@ -180,6 +183,16 @@ def explore(state: TunerState, batch: Knob | None, workers: Knob | None) -> Stag
         else:
             grid = replace(grid, runs={**grid.runs, point: (candidate, run)})
     return conclude(state, grid)
+
+
+def moved_along(
+    state: TunerState, grid: Grid, point: GridPoint, differs: WorkDifference | None
+) -> str:
+    """What else a batch moves that the user may want all the same; else empty."""
+    if differs is None or differs.refused or point[0] <= grid.start[0]:
+        return ""
+    also = run_length.also_moves(state, point[0] / grid.start[0])
+    return f".{also}".rstrip(".")
 
 
 def request_at(

@@ -1,11 +1,12 @@
 """A batch that changes a training is never written, whoever steps; in doubt neither."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from advisor.model import Failure, Run, Trial
+from advisor.model import Failure, Run, Trial, UpdateWork, WorkFacts
 from advisor.patches import proven_advice
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.formula import Formula
@@ -137,3 +138,55 @@ def test_a_key_at_its_neutral_value_fixes_no_other(tmp_path, text, batch) -> Non
     search = formula_search(tmp_path, engine, text, workload={"phase": "train"})
     assert search.values == {}
     assert search.decisions[batch].outcome == "advised"
+
+
+COUNTED = """\
+batch_size: 4
+max_steps: 8000
+optim: {warmup_steps: 500, lr: 0.1}
+eval_every: 100
+epochs: 30
+num_inference_steps: 50
+save_every_seconds: 600
+"""
+
+
+def test_a_batch_left_to_the_user_names_what_counts_batches_with_its_line(tmp_path) -> None:
+    """And the value for as many samples; what counts epochs or seconds stays."""
+    engine = on_formula(load_s=1e-6, step_kind="optimizer step", observed={"trains": "optimizer"})
+    search = formula_search(tmp_path, engine, COUNTED)
+    decision = search.decisions["batch_size"]
+    assert decision.outcome == "advised"
+    (suggested,) = (each for each in search.state.suggestions if each.knob)
+    times = suggested.variant.candidate.changes[0].new / 4
+    moved = decision.reason.partition("these have to move along: ")[2].split(", `")
+    assert [each.strip("`").partition("`")[0] for each in moved] == [
+        "max_steps", "optim.warmup_steps", "eval_every",
+    ]  # fmt: skip
+    assert f"line 2) 8000 to {round(8000 / times)}" in decision.reason
+    assert f"line 3) 500 to {round(500 / times)}" in decision.reason
+
+
+class Following(RecordedEngine):
+    """A learning rate that follows the batch."""
+
+    def run(self, trial: Trial, *args: Any, **more: Any) -> Run | Failure:
+        result = super().run(trial, *args, **more)
+        if isinstance(result, Failure):
+            return result
+        rate = 0.1 * (result.effects.batch or 1.0)
+        updates = UpdateWork(rates=(rate, rate), schedule=(0, 1))
+        return replace(result, work=WorkFacts(updates=updates, update_samples=32.0))
+
+
+def test_a_refused_batch_names_what_else_it_moves(tmp_path) -> None:
+    """The learning rate with its values, and the settings that may count batches."""
+    engine = Following(
+        Formula(load_s=1e-6, step_kind="optimizer step", observed={"trains": "optimizer"})
+    )
+    text = "batch_size: 4\naccumulation_steps: 8\nwarmup_steps: 40\n"
+    search = formula_search(tmp_path, engine, text)
+    assert search.values == {}
+    reason = search.decisions["batch_size"].reason
+    assert "The learning rate of update 1 is" in reason
+    assert re.search(r"`warmup_steps` \(\S+, line 3\) 40 to [0-9]+\b", reason), reason
