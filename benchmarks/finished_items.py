@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PROGRAM = ROOT / "tests" / "fixtures" / "programs" / "no_loader.py"
 NAMES = (
     "generation_by_hand", "generation_without_a_cache", "generate_method", "beam_search",
-    "video_sampler", "ppo", "dqn", "actor_and_learner", "pipeline_over_a_generator",
+    "video_sampler", "ppo", "ppo_of_many", "dqn", "actor_and_learner", "pipeline_over_a_generator",
     "server_loop", "embedding_of_slices",
 )  # fmt: skip
 FORWARDS = 50

@@ -240,6 +240,8 @@ class EventLog:
     modules: dict[int, ModuleFacts] = field(default_factory=dict)
     numbers: dict[int, list[dict[str, float]]] = field(default_factory=dict)
     """Numbers among the arguments of a module's calls."""
+    rows: dict[float, tuple[int, ...]] = field(default_factory=dict)
+    """Numbers of a call's rows, by its end; of the first calls without a loader."""
     warm_until: float = 0.0
     """A one-time cost was paid until then."""
     validations: list[Span] | None = None
@@ -327,6 +329,7 @@ _EVENTS = {name: TypeAdapter(kind) for name, (_, kind) in READERS.items()}
 _TIME, _CLOCK = TypeAdapter(Finite), TypeAdapter(Moment)
 _NUMBER = TypeAdapter(Number)
 _NUMBERS = TypeAdapter(dict[str, Finite])
+_ROWS = TypeAdapter(tuple[int, ...])
 _LOADER, _MODULE = TypeAdapter(LoaderFacts), TypeAdapter(ModuleFacts)
 
 
@@ -364,6 +367,10 @@ class EventReader:
             log.loaders[_NUMBER.validate_python(first)] = _LOADER.validate_python(more[0])
         elif name == "module":
             log.modules[_NUMBER.validate_python(first)] = _MODULE.validate_python(more[0])
+        elif name == "rows":
+            log.rows[_TIME.validate_python(first, strict=True)] = _ROWS.validate_python(
+                more[0]
+            )
         elif name == "numbers":
             numbers = _NUMBERS.validate_python(more[0], strict=True)
             log.numbers.setdefault(_NUMBER.validate_python(first), []).append(numbers)

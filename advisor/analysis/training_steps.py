@@ -39,6 +39,8 @@ MOST_ROLLOUTS = 0.5
 """So do those that come with more of the updates: of a learner that acts and learns in turn."""
 WHOLE_PASSES = 0.02
 """A rollout's samples are trained on a whole number of times, within this times."""
+SAME_ROWS = 0.9
+"""Least share of the rows trained on that a rollout showed: padding may be among them."""
 ROLLOUT_PATIENCE = 10.0
 """A second rollout is waited for so many times as long as the first one took."""
 ROLLOUT_PATIENCE_S = 10.0, 300.0
@@ -268,7 +270,10 @@ def _without_loaders(log: EventLog, series: StepSeries) -> None:
     stretches = [
         Span(own[0].start, after[0].start if after else own[-1].end) for own, after in runs
     ]
-    if repeats := _repeats(runs) if _acts(log, stretches[0], calls) else 0.0:
+    acts = _acts(log, stretches[0], calls) or (
+        not calls[0].graded and _comes_again(log, *runs[0])
+    )
+    if repeats := _repeats(runs) if acts else 0.0:
         series.marks = _holding(series, [each.start for each in stretches])
         series.counted = "rollout"
         series.source = (
@@ -278,7 +283,7 @@ def _without_loaders(log: EventLog, series: StepSeries) -> None:
         series.whole_units /= repeats
     elif len(runs) < EVALUATIONS_SHARE * many:
         series.aside = stretches
-        if len(runs) == 1 and _acts(log, stretches[0], calls):
+        if len(runs) == 1 and acts:
             series.undecided = _may_come_again(log, stretches[0])
 
 
@@ -291,6 +296,21 @@ def _acts(log: EventLog, first: Span, calls: Sequence[ForwardCall]) -> bool:
     rows = {call.items for call in calls if call.graded}
     fed = any(first.start <= fetch.end <= first.end for fetch in log.fetches)
     return not calls[0].graded and calls[0].items not in rows and not fed
+
+
+def _comes_again(
+    log: EventLog, own: Sequence[ForwardCall], after: Sequence[ForwardCall]
+) -> bool:
+    """True if the network is trained on what it was shown in calls before.
+
+    Environments may be as many as the rows of a batch: then only the rows themselves tell a
+    rollout from a validation.
+    """
+    shown = {row for call in own for row in log.rows.get(call.end, ())}
+    trained = [row for call in after for row in log.rows.get(call.end, ())]
+    return bool(trained) and sum(row in shown for row in trained) >= SAME_ROWS * len(
+        trained
+    )
 
 
 def _may_come_again(log: EventLog, first: Span) -> bool:

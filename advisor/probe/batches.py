@@ -6,6 +6,7 @@ The first batch is searched in full; the path to its count serves those after it
 from __future__ import annotations
 
 import itertools
+import zlib
 from typing import Any, Iterator, Sequence
 
 Path = tuple[Any, ...]
@@ -350,3 +351,68 @@ def _is_whole(value: Any) -> bool:
     """Return True for a tensor on the host without fractions."""
     host = getattr(getattr(value, "device", None), "type", None) == "cpu"
     return host and ("int" in str(value.dtype) or "bool" in str(value.dtype))
+
+
+ROW_NUMBERS = 4
+"""Numbers of a row that stand for it, evenly spread."""
+ROW_TENSORS = 4
+"""Tensors of a batch whose rows are told."""
+
+
+def rows(batch: Any, items: float) -> list[int]:
+    """A number for each row of a batch; one for all where rows are not found."""
+    count = int(items)
+    columns: list[list[Any]] = []
+    whole: list[Any] = []
+    for _, value in walk(batch):
+        if len(columns) + len(whole) >= ROW_TENSORS:
+            break
+        if is_tensor(value):
+            if getattr(getattr(value, "device", None), "type", "cpu") == "cpu":
+                plain = value.detach() if hasattr(value, "detach") else value
+                by_row = _by_row(plain, count)
+                if by_row is None:
+                    flat = plain.reshape(-1)
+                    whole.append(
+                        flat[:: max(1, len(flat) // ROW_NUMBERS)][:ROW_NUMBERS].tolist()
+                    )
+                else:
+                    columns.append(by_row)
+        elif isinstance(value, (list, tuple)) and len(value) == count and _is_plain(value):
+            columns.append(list(value))
+    if not columns:
+        return [_number(whole)] if whole else []
+    return [_number(row) for row in zip(*columns)]
+
+
+def _by_row(tensor: Any, count: int) -> list[Any] | None:
+    """A few numbers of each row, along the first axis of that size."""
+    shape = tuple(tensor.shape)
+    if count < 1 or count not in shape:
+        return None
+    axis = shape.index(count)
+    row = tensor.swapaxes(0, axis) if axis else tensor
+    while len(row.shape) > 2:  # the middle line of a picture; a reshape might copy it all
+        row = row[:, row.shape[1] // 2]
+    row = row if len(row.shape) > 1 else row.reshape(count, 1)
+    found: list[Any] = row[:, :: max(1, row.shape[1] // ROW_NUMBERS)][
+        :, :ROW_NUMBERS
+    ].tolist()
+    return found
+
+
+def _is_plain(values: Any) -> bool:
+    return bool(values) and all(isinstance(each, (str, int, float)) for each in values)
+
+
+def _number(content: Any) -> int:
+    """Number of a row: equal in every process, as hashes of numbers are and of text are not."""
+    plain = (
+        zlib.crc32(part.encode())
+        if isinstance(part, str)
+        else tuple(part)
+        if isinstance(part, list)
+        else part
+        for part in content
+    )
+    return hash(tuple(plain)) & 0x7FFFFFFF

@@ -307,6 +307,15 @@ def record_numbers(session: Session, entry: Module, inputs: Any, items: float) -
         session.device.queue(time.perf_counter(), numbers=event)
 
 
+def record_rows(session: Session, inputs: Any, items: float, end: float) -> None:
+    """Record a number for each row of a call: whether it comes again tells what it is for."""
+    args, kwargs = inputs
+    found = batches.rows([*args, kwargs], items)
+    session.rows_left -= len(found)
+    if found:
+        session.recorder.add(("rows", end, found))
+
+
 def _first_number(value: Any, items: float) -> Any:
     """Number, or a tensor's first one, whose copy may be under way; else None."""
     if isinstance(value, (int, float)):

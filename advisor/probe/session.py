@@ -15,6 +15,8 @@ from .recorder import Recorder
 KEPT = 5
 """Errors and exceptions kept of one kind."""
 NOTES_KEPT = 32
+ROWS = 16384
+"""Rows of calls that are told: a rollout of 128 steps of 64 environments, and its training."""
 MISSING = object()
 SEEN = "_gpu_advisor_seen"
 """Attribute of recorded exceptions: what was recorded."""
@@ -154,6 +156,8 @@ class Session:
         """Copies of the weights that the program keeps, as far as found."""
         self.looks = 0
         """Backward passes at which they were looked at."""
+        self.rows_left = ROWS
+        """Rows of calls that may still be told, where no loader feeds them."""
         self.losses_seen = 0
         """Losses that gradients were asked of."""
         self.optimizer_settings: dict[str, float] = {}

@@ -150,6 +150,9 @@ def test_steps_of_an_episode_are_no_samples_of_a_batch() -> None:
     assert (series.unit, set(series.units)) == ("step", {1.0})
 
 
+@pytest.mark.parametrize(
+    ("pattern", "length_s", "optimizers"), [("ffbsfbs", 0.0005, 2), ("fbfbfbs", 0.006, 1)]
+)
 def test_a_batch_that_is_gone_through_again_is_one(pattern, length_s, optimizers) -> None:
     """A critic and its generator train on one batch, and a closure makes several backwards."""
     log = log_with(loaders=0)
@@ -267,6 +270,23 @@ def test_a_validation_before_each_part_of_a_training_is_no_rollout(rows, fed) ->
     found = detected(log)
     assert not found.undecided
     assert (found.counted, len(found.aside)) == ("update", 5)
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_where_environments_are_as_many_as_a_batch_has_rows_the_rows_tell(same) -> None:
+    """A rollout of 8 calls of 64 rows, trained on four times; a validation has rows of its own."""
+    log = log_with(loaders=0)
+    for _ in range(20):
+        now, first = log.last_time() or 0.0, len(log.calls)
+        for _ in range(8):
+            call(log, now, now + 0.001, 64.0, graded=False)
+            now += 0.001
+        train_on(log, 64.0, 4 * 8)
+        for at, each in enumerate(log.calls[first:]):
+            part = at % 8 if same else at
+            log.rows[each.end] = tuple(range(64 * part, 64 * part + 64))
+    found = detected(log)
+    assert found.counted == ("rollout" if same else "update")
 
 
 def test_a_learner_is_no_window_before_its_second_rollout() -> None:

@@ -19,6 +19,7 @@ WITHIN = 0.03
         ("beam_search", "generation", 2),
         ("video_sampler", "sampler item", 1),
         ("ppo", "rollout", 64),
+        ("ppo_of_many", "rollout", 64),
         ("dqn", "update", 16),
         ("actor_and_learner", "update", 64),
         ("actor_always_in_a_call", "update", 64),
