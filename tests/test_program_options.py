@@ -178,6 +178,45 @@ args = tyro.cli(Args)
 print(json.dumps({**dataclasses.asdict(args), "data.workers": args.data.workers}))
 """
 
+FIRE = """\
+import json
+import fire
+class Trainer:
+    def __init__(self, workers=2):
+        self.workers = workers
+    def fit(self, data, batch_size=8, *, amp=False):
+        print(json.dumps({"batch_size": batch_size, "amp": amp, "workers": self.workers}))
+fire.Fire(Trainer)
+"""
+
+DRACCUS = """\
+import dataclasses, json
+import draccus
+
+@dataclasses.dataclass
+class Loader:
+    workers: int = 2
+
+@dataclasses.dataclass
+class Config:
+    batch_size: int = 8
+    loader: Loader = dataclasses.field(default_factory=Loader)
+
+@draccus.wrap()
+def main(config: Config):
+    print(json.dumps({**dataclasses.asdict(config), "loader.workers": config.loader.workers}))
+main()
+"""
+
+SUPPRESSED = """\
+import argparse, json
+defaults = {"batch_size": 8, "workers": 2}
+parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS)
+parser.add_argument("--batch_size", type=int)
+parser.add_argument("--workers", type=int)
+print(json.dumps({**defaults, **vars(parser.parse_args())}))
+"""
+
 MODULE = {"pkg/__init__.py": "", "pkg/cli.py": ARGPARSE}
 
 PROGRAMS = {
@@ -226,6 +265,18 @@ PROGRAMS = {
         OMEGACONF, "main.py data.workers=1", {"data.batch_size": 8, "data.workers": 1},
         {"data.batch_size": 64}, needs="omegaconf",
     ),
+    "fire": Program(
+        FIRE, "main.py fit folder", {"--batch_size": 8, "--amp": False, "--workers": 2},
+        {"--batch_size": 16, "--workers": 0}, needs="fire",
+    ),
+    "draccus": Program(
+        DRACCUS, "main.py",
+        {"--batch_size": 8, "--loader.workers": 2},
+        {"--batch_size": 16, "--loader.workers": 0}, needs="draccus",
+    ),
+    "options that leave nothing behind": Program(
+        SUPPRESSED, "main.py --workers 3", {"--batch_size": None, "--workers": 3}, {"--workers": 0}
+    ),
 }  # fmt: skip
 
 
@@ -242,13 +293,14 @@ def write(folder: Path, source: str | dict[str, str]) -> None:
 
 
 def printed_by(folder: Path, command: tuple[str, ...]) -> dict[str, Any]:
-    environment = {"PATH": os.defpath, "PYTHONDONTWRITEBYTECODE": "1"}
+    kept = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+    environment = {**kept, "PATH": os.defpath, "PYTHONDONTWRITEBYTECODE": "1"}
     done = ran(*command, cwd=folder, env=environment, timeout=60)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 
-EXTRA = {"absl", "hydra", "omegaconf", "tyro"}
+EXTRA = {"absl", "draccus", "fire", "hydra", "omegaconf", "tyro"}
 CASES = [
     pytest.param(name, marks=pytest.mark.frameworks if program.needs in EXTRA else ())
     for name, program in PROGRAMS.items()

@@ -79,18 +79,28 @@ def _of_config(path: Path, phase: Phase | None) -> Inspected:
         return Inspected(findings=nothing, error=problem)
     found = knobs.find(document, phase=phase)
     if found.files:
-        note = f"it names {', '.join(found.files)}, which may be inspected too"
+        named = ", ".join(_beside(path, file) for file in found.files)
+        note = f"it names {named}, which may be inspected too"
         found = replace(found, notes=(*found.notes, note))
     return Inspected(document=document, findings=found)
+
+
+def _beside(config: Path, named: str) -> str:
+    """A named file as it may be typed: seen from the config if it is there, else as written."""
+    path = config.parent / named
+    return str(path) if path.is_file() else named
 
 
 def _of_command(command: tuple[str, ...], *, with_parser: bool) -> Inspected:
     known = recorded(command, Path.cwd()) if with_parser else ProgramOptions()
     document = documents.of_command(command, known.options)
     found = knobs.find(document)
+    notes = list(found.notes)
     if known.why_unknown:
-        note = f"only the typed options are known: {known.why_unknown}"
-        found = replace(found, notes=(*found.notes, note))
+        notes.append(f"only the typed options are known: {known.why_unknown}")
+    elif with_parser and not found.knobs:
+        notes.append("its parser declares no option that is known as a setting")
+    found = replace(found, notes=tuple(notes))
     return Inspected(document=document, findings=found)
 
 

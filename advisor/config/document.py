@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Literal, NoReturn
 
 from advisor import masking
-from advisor.config import argv, jsonc, leaves, python, spelling, swap, toml, yaml
+from advisor.config import argv, json5, jsonc, leaves, python, spelling, swap, toml, yaml
 from advisor.config.leaves import Option, Scalar, Splice, Syntax
 from advisor.errors import ConfigSyntaxError, ConfigUnreadableError, EditRefusedError
 from advisor.model import JsonScalar
 
-Format = Literal["json", "yaml", "toml", "python", "argv"]
+Format = Literal["json", "json5", "yaml", "toml", "python", "argv"]
 
 SYNTAXES: dict[Format, Syntax] = {
     "json": jsonc.SYNTAX,
+    "json5": json5.SYNTAX,
     "yaml": yaml.SYNTAX,
     "toml": toml.SYNTAX,
     "python": python.SYNTAX,
@@ -26,7 +27,7 @@ SYNTAXES: dict[Format, Syntax] = {
 SUFFIXES: dict[str, Format] = {
     ".json": "json",
     ".jsonc": "json",
-    ".json5": "json",
+    ".json5": "json5",
     ".yaml": "yaml",
     ".yml": "yaml",
     ".toml": "toml",

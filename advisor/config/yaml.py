@@ -11,6 +11,7 @@ from yaml.resolver import Resolver
 from advisor.config import spelling
 from advisor.config.leaves import ALIAS, MAX_DEPTH, TOO_DEEP, Scalar, Syntax, syntax_error
 from advisor.config.spelling import NUMBER, double_quoted
+from advisor.errors import ConfigSyntaxError
 from advisor.model import JsonScalar
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -29,8 +30,12 @@ _resolve: Any = Resolver().resolve
 def parse(text: str, name: str) -> list[Scalar]:
     try:
         _refuse_deep(text, name)
-        root = yaml.compose(text, Loader=_LOADER)
-        return list(_Reader(text, name).leaves(root, "", 0)) if root is not None else []
+        documents = list(yaml.compose_all(text, Loader=_LOADER))
+        if len(documents) > 1:
+            raise _several(name, documents[1].start_mark)
+        return [
+            leaf for root in documents for leaf in _Reader(text, name).leaves(root, "", 0)
+        ]
     except yaml.MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
         stated = ", ".join(part for part in (problem.context, problem.problem) if part)
@@ -39,6 +44,15 @@ def parse(text: str, name: str) -> list[Scalar]:
     except yaml.reader.ReaderError as problem:
         stated = f"not valid YAML: {problem.reason}"
         raise syntax_error(name, text, problem.position, stated) from problem
+
+
+def _several(name: str, second: Any) -> ConfigSyntaxError:
+    """Which of several documents a program reads cannot be known, nor how it merges them."""
+    msg = (
+        f"{name} holds several YAML documents, the second from line {second.line + 1} on. "
+        "Only a file of one document is tuned: give each a file of its own."
+    )
+    return ConfigSyntaxError(msg)
 
 
 def spell_text(value: str, old: str) -> str:

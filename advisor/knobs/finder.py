@@ -24,6 +24,10 @@ from advisor.model import FalseMatch, Knob, Phase
 _REFERENCE = re.compile(r"\$\{|\A<[^<>\s]+>|\A\$?@[\w#]|\A\$[A-Za-z_]\w*\Z")
 
 
+REFERENCES_TOLD = 5
+"""Most settings of one document that are told to have their value from elsewhere."""
+
+
 def lives_elsewhere(leaf: Leaf) -> bool:
     """True for an alias, a computed value, a reference such as `${a.b}`."""
     why = leaf.scalar.why or ""
@@ -50,9 +54,12 @@ def find(document: Document, *, phase: Phase | None = None) -> Findings:
     finder, name = _Finder(document, phase), document.name
     knobs: list[Knob] = []
     traps: list[FalseMatch] = []
+    references: list[str] = []
     for leaf in finder.leaves:
         known = rules_for(leaf.name) or vocabulary.speaks(leaf.name)
         if known and lives_elsewhere(leaf):
+            if isinstance(leaf.value, str):
+                references.append(f"{leaf.path} has its value from elsewhere: {leaf.value}")
             continue
         meaning = finder.meaning(leaf)
         if meaning and (why := meaning.trap or _unused(leaf)):
@@ -66,6 +73,7 @@ def find(document: Document, *, phase: Phase | None = None) -> Findings:
         traps=tuple(traps),
         outputs=tuple(leaf.path for leaf in finder.leaves if _is_output(leaf)),
         files=tuple(file for leaf in finder.leaves for file in files_named(leaf)),
+        notes=tuple(references[:REFERENCES_TOLD]),
     )
 
 

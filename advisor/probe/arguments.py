@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ast
 import builtins
+import dataclasses
 import functools
+import inspect
 import json
 import os
 import sys
@@ -26,6 +28,8 @@ LONG_GRACE_S = 20.0
 """Wait where words are left for another parser."""
 PLAIN = (str, int, float, bool, type(None))
 TAKES_SEVERAL = "it takes several values"
+OF_LAUNCHER = "_gpu_advisor_of_launcher"
+"""Attribute of a parser that reads a library's own flags, not the program's."""
 LEAVE = getattr(sys.modules.get("posix"), "_exit", os._exit)
 """The system's exit: no handler of the program runs."""
 
@@ -152,6 +156,8 @@ def _hook_argparse(recorder: Recorder, argparse: Any) -> None:
         launches = type(parser).__module__.startswith(("hydra.", "torch.distributed"))
         if launches or "hydra" in str(parser.description).lower():  # Hydra composes later
             return
+        if vars(parser).get(OF_LAUNCHER):
+            return
         parsers = [parser, *nested]
         found: list[Option] = []
         for each in parsers:
@@ -190,9 +196,15 @@ def _of_argparse(parser: Any, command: str | None) -> Iterator[Option]:
         )
 
 
+SUPPRESSED = "==SUPPRESS=="
+"""Argparse's mark of an option that leaves nothing behind unless it is typed."""
+
+
 def _default_of(parser: Any, action: Any) -> Any:
-    """Return the default, converted if text."""
+    """Return the default, converted if text; None where the parser has none."""
     default = parser._defaults.get(action.dest, action.default)
+    if default == SUPPRESSED:
+        return None
     try:
         if not isinstance(default, PLAIN) and "(default: " in str(action.help):  # tyro's
             default = action.help.rpartition("(default: ")[2].removesuffix(")")
@@ -309,6 +321,36 @@ def _hook_omegaconf(recorder: Recorder, omegaconf: Any) -> None:
         _hook(conf, name, merged)
 
 
+def _hook_fire(recorder: Recorder, core: Any) -> None:
+    """Fire: the parameters of each function or class that it calls."""
+
+    def called(_: Any, function: Any, *__: Any) -> None:
+        recorder.add(_of_parameters(function), "fire")
+
+    _hook(core, "_MakeParseFn", called)
+    _hook(
+        core.parser, "CreateParser", lambda made, *_, **__: setattr(made, OF_LAUNCHER, True)
+    )
+
+
+def _of_parameters(function: Any) -> Iterator[Option]:
+    """Parameters with a default, which flags of their names set."""
+    for name, parameter in inspect.signature(function).parameters.items():
+        named = parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        if named and parameter.default is not parameter.empty:
+            yield _option([f"--{name}"], parameter.default)
+
+
+def _hook_dataclass_parser(recorder: Recorder, parsing: Any, library: str) -> None:
+    """draccus and pyrallis: fields of the config that was made."""
+
+    def made(config: Any, *_: Any, **__: Any) -> None:
+        fields = _flat(dataclasses.asdict(config))
+        recorder.add((_option([f"--{path}"], value) for path, value in fields), library)
+
+    _hook(parsing.ArgumentParser, "parse_args", made)
+
+
 def _hook_exec(recorder: Recorder) -> None:
     """Globals that executed code overrides from the command line."""
     before = builtins.exec
@@ -337,6 +379,9 @@ LIBRARIES: dict[str, Callable[[Recorder, Any], None]] = {
     "absl.flags._flagvalues": _hook_absl,
     "click.core": _hook_click,
     "typer._click.core": _hook_click,
+    "fire.core": _hook_fire,
+    "draccus.argparsing": functools.partial(_hook_dataclass_parser, library="draccus"),
+    "pyrallis.argparsing": functools.partial(_hook_dataclass_parser, library="pyrallis"),
     "omegaconf": _hook_omegaconf,
     "hydra._internal.config_loader_impl": _hook_hydra,
 }

@@ -186,3 +186,72 @@ def test_a_broken_text_is_refused_with_its_place() -> None:
         with pytest.raises(ConfigSyntaxError, match=r"x, line \d+, column \d+: ") as caught:
             parse(raw.encode(), form, "x")
         assert problem in str(caught.value), raw
+
+
+JSON5 = """\
+// a config, as json5.org has it
+{
+  unquoted: 'and you can quote me on that',
+  $batch_size: +8, 'num-workers': 0x2, /* in hex */ lr: .001,
+  trailing: [1, 2.,], "nested": {deep: true, none: null, far: -Infinity,},
+  long: 'one \\
+line', escaped: 'it\\'s \\x41\\u0042\\q',
+}
+"""
+
+
+def test_json5_is_read_by_its_own_grammar() -> None:
+    document = parse(JSON5.encode(), "json5", "x.json5")
+    assert {path: s.value for path, s in document.scalars.items()} == {
+        "unquoted": "and you can quote me on that",
+        '["$batch_size"]': 8,
+        "num-workers": 2,
+        "lr": 0.001,
+        "trailing[0]": 1,
+        "trailing[1]": 2.0,
+        "nested.deep": True,
+        "nested.none": None,
+        "nested.far": float("-inf"),
+        "long": "one line",
+        "escaped": "it's ABq",
+    }
+
+
+def test_an_edit_of_json5_leaves_the_rest_as_it_is() -> None:
+    document = parse(JSON5.encode(), "json5", "x.json5")
+    edits = {"num-workers": 4, "lr": 0.25, "unquoted": 'it\'s "so"', "nested.deep": False}
+    edited = document.with_values(edits).decode()
+    assert edited == (
+        JSON5.replace("0x2", "4")
+        .replace(".001", "0.25")
+        .replace("'and you can quote me on that'", "'it\\'s \"so\"'")
+        .replace("true", "false")
+    )
+    assert not document.scalars["long"].editable, "it spans several lines"
+
+
+@pytest.mark.parametrize(
+    ("text", "stated"),
+    [
+        ("{a: 1 b: 2}", "a comma or } should stand here"),
+        ("{a 1}", "a colon should stand behind a key"),
+        ("{a: 08}", "a value should stand here"),
+        ("{a: b}", "a value should stand here"),
+        ("{1: 2}", "a key should stand here"),
+        ("[1,,2]", "a value should stand here"),
+        ("{a: 'x\ny'}", "a value should stand here"),
+        ("{} {}", "more text behind the end"),
+        ("[" * 300, "nested more than"),
+        ("{", "a key should stand here"),
+    ],
+)
+def test_what_is_no_json5_is_told_with_its_place(text, stated) -> None:
+    with pytest.raises(ConfigSyntaxError, match=stated):
+        parse(text.encode(), "json5", "x.json5")
+
+
+def test_a_file_of_several_yaml_documents_is_told_as_that() -> None:
+    """Which of them a program reads cannot be known."""
+    with pytest.raises(ConfigSyntaxError, match="several YAML documents, the second from line 4"):
+        parse(b"---\nbatch_size: 8\n---\nbatch_size: 4\n", "yaml", "x.yaml")
+    assert parse(b"---\nbatch_size: 8\n", "yaml", "x.yaml").leaves["batch_size"].value == 8
