@@ -45,34 +45,58 @@ class Program:
     """Values of a harmful setting up to this one do no harm."""
 
 
-def training(data: str, *, loader: str = "", loop: str = "", model: str = "") -> str:
-    """Training of a small network over `data`, which defines `data`."""
+NETWORK = "net = nn.Sequential(nn.Linear(16, 32), nn.LayerNorm(32), nn.Linear(32, 1))"
+
+
+def lines(text: str, indent: int = 0) -> list[str]:
+    """Lines of a piece of a program, as deep as they stand in it."""
+    found = dedent(text).strip("\n").splitlines()
+    return [" " * indent + line for line in found]
+
+
+def training(
+    data: str,
+    *,
+    loader: str = "",
+    model: str = NETWORK,
+    before: str = "",
+    each_epoch: str = "",
+    each_batch: str = "",
+    given: str = "x",
+    each_update: str = "",
+    after_epoch: str = "",
+    body: str = "",
+) -> str:
+    """Training of a small network over `data`, which defines `data`; `body` is that of its loop."""
     loader = loader or (
         "loader = DataLoader(data, batch_size=c['batch_size'], num_workers=c['num_workers'])"
     )
-    model = model or "net = nn.Sequential(nn.Linear(16, 32), nn.LayerNorm(32), nn.Linear(32, 1))"
-    loop = (
-        loop
-        or """
-        for epoch in range(1000):
-            for x, y in loader:
-                loss = F.mse_loss(net(x), y)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
+    update = f"""
+        loss = F.mse_loss(net({given}), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
         """
-    )
-    optimizer = "optimizer = torch.optim.SGD(net.parameters(), lr=0.01)\n"
-    return (
-        HEAD
-        + "".join(dedent(part).strip("\n") + "\n" for part in (data, loader, model))
-        + (optimizer + dedent(loop).strip("\n") + "\n")
-    )
+    whole = [
+        *lines(data),
+        *lines(loader),
+        *lines(model),
+        "optimizer = torch.optim.SGD(net.parameters(), lr=0.01)",
+        *lines(before),
+        "for epoch in range(1000):",
+        *lines(each_epoch, 4),
+        "    for x, y in loader:",
+        *lines(each_batch, 8),
+        *lines(body or update, 8),
+        *lines(each_update, 8),
+        *lines(after_epoch, 4),
+    ]
+    return HEAD + "\n".join(whole) + "\n"
 
 
 def accumulating(
     *,
-    model: str = "net = nn.Sequential(nn.Linear(16, 32), nn.LayerNorm(32), nn.Linear(32, 1))",
+    model: str = NETWORK,
     accumulation: str = "c['accumulation']",
     before: str = "",
     loss: str = "F.mse_loss(net(x), y) / accumulation",
@@ -82,27 +106,27 @@ def accumulating(
     ends: str = "",
 ) -> str:
     """Training by accumulation, whose device time is mostly paid by the call."""
-    lines = [
+    whole = [
         "data = torch.utils.data.TensorDataset(torch.randn(20000, 16), torch.randn(20000, 1))",
         "loader = DataLoader(data, batch_size=c['batch_size'], shuffle=True)",
         model,
         f"optimizer = torch.optim.SGD(net.parameters(), lr={rate})",
         f"accumulation = {accumulation}",
-        *dedent(before).strip("\n").splitlines(),
+        *lines(before),
         "count = 0",
         "for epoch in range(1000):",
         "    for x, y in loader:",
         "        time.sleep(0.012 + 0.0004 * len(x))  # the device",
         f"        ({loss}).backward()",
         "        count += 1",
-        *(f"        {line}" for line in dedent(each_batch).strip("\n").splitlines()),
+        *lines(each_batch, 8),
         "        if count % accumulation == 0:",
         "            optimizer.step()",
         "            optimizer.zero_grad()",
-        *(f"            {line}" for line in dedent(each_update).strip("\n").splitlines()),
-        *(f"        {line}" for line in dedent(ends).strip("\n").splitlines()),
+        *lines(each_update, 12),
+        *lines(ends, 8),
     ]
-    return HEAD + "\n".join(lines) + "\n"
+    return HEAD + "\n".join(whole) + "\n"
 
 
 def inference(data: str, *, loader: str = "", model: str = "", body: str = "") -> str:
@@ -121,7 +145,7 @@ def inference(data: str, *, loader: str = "", model: str = "", body: str = "") -
         """
     )
     parts = (data, loader, model, "rows = []", body, "torch.save(torch.cat(rows), 'rows.pt')")
-    return HEAD + "".join(dedent(part).strip("\n") + "\n" for part in parts)
+    return HEAD + "\n".join(line for part in parts for line in lines(part)) + "\n"
 
 
 MAP = """
@@ -150,15 +174,28 @@ def stateful(init: str, get: str, *, more: str = "", count: int = 640) -> str:
         [
             "class Items(Dataset):",
             "    def __init__(self):",
-            *(f"        {line}" for line in dedent(init).strip("\n").splitlines()),
+            *lines(init, 8),
             "    def __len__(self):",
             f"        return {count}",
             "    def __getitem__(self, index):",
-            *(f"        {line}" for line in dedent(get).strip("\n").splitlines()),
+            *lines(get, 8),
             "        return x, torch.tensor([float(index % 7)])",
-            *(f"    {line}" for line in dedent(more).strip("\n").splitlines()),
+            *lines(more, 4),
             "data = Items()",
         ]
+    )
+
+
+def caching(kept: str, missing: str) -> str:
+    """A map-style dataset that keeps its items in `kept`, once they were `missing`."""
+    return stateful(
+        f"self.kept = {kept}",
+        f"""
+        if {missing}:
+            time.sleep(0.008)
+            self.kept[index] = torch.full((16,), index / 640)
+        x = self.kept[index]
+        """,
     )
 
 
@@ -168,9 +205,9 @@ def iterable(body: str, *, init: str = "pass") -> str:
         [
             "class Items(IterableDataset):",
             "    def __init__(self):",
-            *(f"        {line}" for line in dedent(init).strip("\n").splitlines()),
+            *lines(init, 8),
             "    def __iter__(self):",
-            *(f"        {line}" for line in dedent(body).strip("\n").splitlines()),
+            *lines(body, 8),
             "data = Items()",
             "def item(index):",
             "    time.sleep(0.003)",
@@ -190,6 +227,12 @@ PERSISTENT = {"batch_size": 16, "num_workers": 2, "persistent_workers": False}
 KEEPING = """
     loader = DataLoader(data, batch_size=c['batch_size'], num_workers=c['num_workers'],
                         persistent_workers=c['persistent_workers'])
+    """
+SLOW_WORKERS = """
+    def slowly(number):
+        time.sleep(0.4)
+    loader = DataLoader(data, batch_size=c['batch_size'], num_workers=c['num_workers'],
+                        persistent_workers=c['persistent_workers'], worker_init_fn=slowly)
     """
 MICRO = {"batch_size": 2, "accumulation": 16}
 SHUFFLED = """
@@ -343,33 +386,13 @@ WORKERS_HARM = (
     ),
     Program(
         name="cache_in_dict",
-        source=training(
-            stateful(
-                "self.kept = {}",
-                """
-                if index not in self.kept:
-                    time.sleep(0.008)
-                    self.kept[index] = torch.full((16,), index / 640)
-                x = self.kept[index]
-                """,
-            )
-        ),
+        source=training(caching("{}", "index not in self.kept")),
         config=LOADER,
         harmful={"num_workers": EMPTY},
     ),
     Program(
         name="cache_in_list_of_none",
-        source=training(
-            stateful(
-                "self.kept = [None] * 640",
-                """
-                if self.kept[index] is None:
-                    time.sleep(0.008)
-                    self.kept[index] = torch.full((16,), index / 640)
-                x = self.kept[index]
-                """,
-            )
-        ),
+        source=training(caching("[None] * 640", "self.kept[index] is None")),
         config=LOADER,
         harmful={"num_workers": EMPTY},
     ),
@@ -386,15 +409,7 @@ WORKERS_HARM = (
     Program(
         name="cache_behind_a_subset",
         source=training(
-            stateful(
-                "self.kept = {}",
-                """
-                if index not in self.kept:
-                    time.sleep(0.008)
-                    self.kept[index] = torch.full((16,), index / 640)
-                x = self.kept[index]
-                """,
-            )
+            caching("{}", "index not in self.kept")
             + "\ndata = torch.utils.data.Subset(data, range(600))"
         ),
         config=LOADER,
@@ -424,15 +439,7 @@ WORKERS_HARM = (
                 count=64,
             ),
             loader=KEEPING,
-            loop="""
-            for epoch in range(1000):
-                data.epoch = epoch
-                for x, y in loader:
-                    loss = F.mse_loss(net(x), y)
-                    optimizer.zero_grad()
-                    loss.backward()
-                    optimizer.step()
-            """,
+            each_epoch="data.epoch = epoch",
         ),
         config=PERSISTENT,
         harmful={"persistent_workers": FROZEN},
@@ -447,15 +454,7 @@ WORKERS_HARM = (
                 count=64,
             ),
             loader="data = torch.utils.data.ConcatDataset([data])\n" + dedent(KEEPING),
-            loop="""
-            for epoch in range(1000):
-                data.datasets[0].set_epoch(epoch)
-                for x, y in loader:
-                    loss = F.mse_loss(net(x), y)
-                    optimizer.zero_grad()
-                    loss.backward()
-                    optimizer.step()
-            """,
+            each_epoch="data.datasets[0].set_epoch(epoch)",
         ),
         config=PERSISTENT,
         harmful={"persistent_workers": FROZEN},
@@ -469,17 +468,9 @@ WORKERS_HARM = (
                 count=64,
             ),
             loader=KEEPING,
-            loop="""
-            for epoch in range(1000):
-                total = 0.0
-                for x, y in loader:
-                    loss = F.mse_loss(net(x), y)
-                    optimizer.zero_grad()
-                    loss.backward()
-                    optimizer.step()
-                    total += loss.item()
-                data.weights = data.weights * (0.9 + 0.01 * min(total, 1.0))
-            """,
+            each_epoch="total = 0.0",
+            each_update="total += loss.item()",
+            after_epoch="data.weights = data.weights * (0.9 + 0.01 * min(total, 1.0))",
         ),
         config=PERSISTENT,
         harmful={"persistent_workers": FROZEN},
@@ -586,15 +577,7 @@ UPDATES_HARM = (
         name="batch_without_accumulation",
         source=training(
             PLAIN,
-            loop="""
-            for epoch in range(1000):
-                for x, y in loader:
-                    time.sleep(0.02)
-                    loss = F.mse_loss(net(x), y)
-                    optimizer.zero_grad()
-                    loss.backward()
-                    optimizer.step()
-            """,
+            each_batch="time.sleep(0.02)",
         ),
         config={"batch_size": 2, "num_workers": 2},
         harmful={"batch_size": UPDATE},
@@ -860,15 +843,7 @@ FREE = (
             loader = DataLoader(data, batch_size=c['batch_size'], num_workers=c['num_workers'],
                                 sampler=order)
             """,
-            loop="""
-            for epoch in range(1000):
-                order.set_epoch(epoch)
-                for x, y in loader:
-                    loss = F.mse_loss(net(x), y)
-                    optimizer.zero_grad()
-                    loss.backward()
-                    optimizer.step()
-            """,
+            each_epoch="order.set_epoch(epoch)",
         ),
         config=LOADER,
         free={"num_workers": 1.7},
@@ -937,16 +912,14 @@ FREE = (
             net, critic = nn.Linear(8, 16), nn.Sequential(nn.Linear(16, 32), nn.Linear(32, 1))
             second = torch.optim.Adam(critic.parameters())
             """,
-            loop="""
-            for epoch in range(1000):
-                for x, y in loader:
-                    fake = net(torch.randn(len(x), 8))
-                    second.zero_grad()
-                    (critic(fake.detach()).mean() - critic(x).mean()).backward()
-                    second.step()
-                    optimizer.zero_grad()
-                    (-critic(fake).mean()).backward()
-                    optimizer.step()
+            body="""
+            fake = net(torch.randn(len(x), 8))
+            second.zero_grad()
+            (critic(fake.detach()).mean() - critic(x).mean()).backward()
+            second.step()
+            optimizer.zero_grad()
+            (-critic(fake).mean()).backward()
+            optimizer.step()
             """,
         ),
         config=LOADER,
@@ -956,17 +929,9 @@ FREE = (
         name="average_of_weights",
         source=training(
             PLAIN,
-            loop="""
-            average = [each.detach().clone() for each in net.parameters()]
-            for epoch in range(1000):
-                for x, y in loader:
-                    loss = F.mse_loss(net(x), y)
-                    optimizer.zero_grad()
-                    loss.backward()
-                    optimizer.step()
-                    for kept, now in zip(average, net.parameters()):
-                        kept.lerp_(now.detach(), 0.01)
-            """,
+            before="average = [each.detach().clone() for each in net.parameters()]",
+            each_update="for kept, now in zip(average, net.parameters()):\n"
+            "    kept.lerp_(now.detach(), 0.01)",
         ),
         config=LOADER,
         free={"num_workers": 1.8},
@@ -985,16 +950,9 @@ FREE = (
         name="mixing_in_the_loop",
         source=training(
             PLAIN,
-            loop="""
-            rng = np.random.default_rng(0)
-            for epoch in range(1000):
-                for x, y in loader:
-                    part = float(rng.beta(0.2, 0.2))
-                    loss = F.mse_loss(net(part * x + (1 - part) * x.flip(0)), y)
-                    optimizer.zero_grad()
-                    loss.backward()
-                    optimizer.step()
-            """,
+            before="rng = np.random.default_rng(0)",
+            each_batch="part = float(rng.beta(0.2, 0.2))",
+            given="part * x + (1 - part) * x.flip(0)",
         ),
         config=LOADER,
         free={"num_workers": 1.8},
@@ -1067,13 +1025,7 @@ FREE = (
         name="workers_that_start_slowly",
         source=training(
             stateful("pass", "x = torch.full((16,), index / 64)", count=64),
-            loader="""
-            def slowly(number):
-                time.sleep(0.4)
-            loader = DataLoader(data, batch_size=c['batch_size'], num_workers=c['num_workers'],
-                                persistent_workers=c['persistent_workers'],
-                                worker_init_fn=slowly)
-            """,
+            loader=SLOW_WORKERS,
         ),
         config=PERSISTENT,
         free={"persistent_workers": 3.0},
@@ -1086,22 +1038,8 @@ FREE = (
                 "x = torch.full((16,), index / 64) + self.epoch",
                 count=64,
             ),
-            loader="""
-            def slowly(number):
-                time.sleep(0.4)
-            loader = DataLoader(data, batch_size=c['batch_size'], num_workers=c['num_workers'],
-                                persistent_workers=c['persistent_workers'],
-                                worker_init_fn=slowly)
-            """,
-            loop="""
-            for epoch in range(1000):
-                data.epoch.fill_(epoch)
-                for x, y in loader:
-                    loss = F.mse_loss(net(x), y)
-                    optimizer.zero_grad()
-                    loss.backward()
-                    optimizer.step()
-            """,
+            loader=SLOW_WORKERS,
+            each_epoch="data.epoch.fill_(epoch)",
         ),
         config=PERSISTENT,
         free={"persistent_workers": 3.0},
