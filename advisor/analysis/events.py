@@ -69,6 +69,8 @@ class LoaderFacts:
     pass_items: int | None = None
     left_out: int | None = None
     iterated: bool = False
+    guessed: bool = False
+    """Neither the batch asked for nor a layer tells how many items its batches have."""
     other_thread: bool = False
     """Another thread than the working one takes its batches."""
     rows: int = 0

@@ -139,6 +139,8 @@ def _with_loader(
     else:
         series = _loader_batches(log, loader)
         series.forwards_per_unit = float(median(whole)) if whole else None
+        if log.loader(loader).guessed:
+            series.count_steps()
     series.loader, series.loaders, series.root = loader, {loader}, root
     return series
 

@@ -59,6 +59,13 @@ class StepSeries:
     skips: bool = False
     """Some loaded batches were unused."""
 
+    def count_steps(self) -> None:
+        """Count the steps themselves, where nothing tells how many samples one holds."""
+        self.counted, self.batch = "step", None
+        self.source = f"{self.kind}s, of which nothing tells how many samples they hold"
+        self.units = [float(units > 0) for units in self.units]
+        self.whole_units = float(self.finished_batches)
+
     @property
     def unit(self) -> str:
         """`sample`, or the name of what was counted where that is none."""

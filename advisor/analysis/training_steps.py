@@ -76,6 +76,8 @@ def detect(log: EventLog) -> StepSeries | None:
     batches = _between(series.bounds, [Fed(each.time, 1.0) for each in fed])
     series.batches_per_step = sum(batches) / len(batches) if batches else 1.0
     if series.loader is not None:
+        if log.loader(series.loader).guessed:
+            series.count_steps()
         series.marks = _restarts(log, series)
         series.aside = list(_other_loaders(log, series))
     else:

@@ -49,7 +49,7 @@ Counted = Literal[
 """What a rate counts. Rates that count different things are never compared."""
 
 UNFINISHED: dict[Counted, str] = {
-    "step": "no layer tells how many samples a step holds",
+    "step": "neither a layer nor the batch asked for tells how many samples a step holds",
     "row of a forward": "no item was seen to be finished, only rows of forwards",
     "loaded sample": "no module was called for the batches of the loader",
 }

@@ -32,10 +32,13 @@ class Counter:
         self._path: Path | None = None
         self.axis = 0
         """Axis of its items, in the part that counts them."""
+        self.guessed = False
+        """The batch asked for is the size of no axis, and no layer told another."""
         self._constant: float | None = None
 
     def keep(self, path: Path | None, axis: int) -> None:
         """Count along `axis` of the value at `path`; without one a batch is one item."""
+        self.guessed = False
         self._path, self.axis = path, axis
         self._constant = 1.0 if path is None else None
 
@@ -85,6 +88,7 @@ class Counter:
         sizes = [size for size, _, _ in pool]
         common = max(sizes, key=lambda size: (sizes.count(size), -sizes.index(size)))
         self.keep(pool[sizes.index(common)][2], 0)
+        self.guessed = self.expected is not None
         return common
 
     def believe(
@@ -104,6 +108,7 @@ class Counter:
             for path, shape in shapes
             if shape[axis : axis + 1] == (size,)
         )
+        self.guessed = self.guessed and size != items
         place = None if size == items or parts else next(places, None)
         if place is not None:
             self.keep(*place)

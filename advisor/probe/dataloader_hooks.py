@@ -14,7 +14,7 @@ from .session import Session
 
 NUMBER = "_gpu_advisor_loader"
 """Attribute of loaders and iterators: process, index of the session's loader."""
-DESCRIBED = ("site", "arguments", "pass_items", "left_out", "iterated")
+DESCRIBED = ("site", "arguments", "pass_items", "left_out", "iterated", "guessed")
 IN_FORCE = (
     "num_workers", "prefetch_factor", "persistent_workers", "pin_memory", "drop_last", "timeout",
     "multiprocessing_context", "in_order", "pin_memory_device",
@@ -100,8 +100,13 @@ def _diagnosed(session: Session, index: int, fetch: Any, iterator: Any) -> Any:
 def _came(session: Session, index: int, batch: Any, enter: float, end: float) -> float:
     facts = session.loaders[index]
     with session.unseen():
-        items = facts["counter"].count(batch)
+        counter = facts["counter"]
+        items = counter.count(batch)
         session.recorder.add(("batch", enter, end, index, items))
+        guessed = counter.guessed and facts["exact"]
+        if guessed is not facts["guessed"]:
+            facts["guessed"] = guessed
+            describe(session, index)
         session.fed = None  # what an earlier batch was tells nothing of this one
         if not session.counting:
             facts["thread"] = get_ident()
@@ -145,6 +150,8 @@ def built(session: Session, loader: Any) -> None:
         padding={"rows": 0, "positions": 0, "padded": 0},
         arguments=_arguments(loader, batch),
         pass_items=None,
+        guessed=False,
+        exact=loader.batch_size is not None,  # a sampler of the program's may mean the most
         iterated=False,
         thread=None,
         data=id(loader.dataset),

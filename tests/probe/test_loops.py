@@ -7,7 +7,7 @@ import pytest
 
 from advisor.analysis import progress
 from advisor.model import BEFORE_TRAINING, TRAINING_STEPS, MeasurePlan
-from tests.probe.program import PLAN, PROGRAMS, noted_steps, python, run
+from tests.probe.program import PLAN, PROGRAMS, in_a_file, noted_steps, python, run
 from tests.support.processes import free_port
 
 WITHIN = 0.03
@@ -202,3 +202,42 @@ def test_a_loader_that_waits_for_ever_ends_the_parts_and_not_the_rate(tmp_path, 
     assert outcome.exit_code == 0
     assert outcome.measured.units_per_s > 0
     assert [each.workers for each in outcome.measured.ceilings] == alone
+
+
+FLAT = """
+import torch, time
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+class Sequences(Dataset):
+    def __len__(self):
+        return 400
+    def __getitem__(self, index):
+        return torch.randn(3 + index % 7, 16)
+
+net = {net}
+optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+for x in DataLoader(Sequences(), batch_size=8, collate_fn={collate}):
+    net(x).mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    time.sleep(0.002)
+"""
+WITH_PLACE = "nn.TransformerEncoderLayer(16, 2, batch_first=True)"
+
+
+@pytest.mark.parametrize(
+    ("net", "collate", "unit", "batch"),
+    [
+        ("nn.Linear(16, 1)", "torch.cat", "step", None),
+        ("nn.Linear(16, 1)", "lambda items: nn.utils.rnn.pad_sequence(items)", "sample", 8),
+        (WITH_PLACE, "lambda items: torch.cat(items)[None]", "sample", 1),
+    ],
+)
+def test_a_batch_that_neither_the_loader_nor_a_layer_tells_is_a_step(
+    tmp_path, net, collate, unit, batch
+) -> None:
+    """Rows of sequences in one are no samples; where the two disagree a layer is believed."""
+    code = FLAT.format(net=net, collate=collate)
+    reading = in_a_file(tmp_path, code).measured
+    assert (reading.unit, reading.effects.batch) == (unit, batch)
