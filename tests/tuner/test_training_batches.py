@@ -104,6 +104,15 @@ def test_a_count_is_tuned_in_its_own_spelling(tmp_path, spelled) -> None:
     assert written == f"batch_size: {spelled.replace('4', str(new))}\n"
 
 
+def test_workers_written_as_text_are_tuned_as_text(tmp_path) -> None:
+    engine = on_formula(step_kind="loader batch")
+    text = 'batch_size: 4\nnum_workers: "0"\n'
+    search = formula_search(tmp_path, engine, text, workload={"phase": "test"})
+    document = search.context.sources[0].document
+    written = document.with_values(search.winner.values_in(document.name)).decode()
+    assert re.search(r'^num_workers: "[1-9]\d*"$', written, re.MULTILINE), written
+
+
 def test_an_accumulation_on_the_command_line_makes_up_for_a_batch_of_the_config(tmp_path) -> None:
     """The product is kept wherever its factors stand."""
     engine = on_formula(
