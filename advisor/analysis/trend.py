@@ -12,6 +12,8 @@ from advisor.model import Run
 
 SURE = 3.0
 """A slope below so many of its standard errors is noise."""
+RISES = 0.05
+"""Growth of a rate over its window from which a variant beyond its items may owe all to them."""
 FEWEST_PARTS = 4
 
 
@@ -39,8 +41,16 @@ def head_start(originals: Sequence[Run], after: Run) -> float:
 
     Both rates must trend alike along the items. What grows with time, such as a warm-up,
     shows in the slower run as a steeper slope, so the flatter one is taken.
+
+    Costs may have levelled off where a much larger batch is measured. A rate that is level
+    there, beyond all items of originals that rise, may owe its whole gain to them.
     """
     slopes = [*map(slope, originals), slope(after)]
+    end = max(run.units_before + run.units for run in originals)
+    rise = min(map(change, originals)) > RISES and is_one_order(originals)
+    if rise and not slopes[-1] and after.units_before >= end:
+        before = fmean(run.units_per_s for run in originals)
+        return max(0.0, math.log(after.units_per_s / before))
     return owed(slopes, middle(after) - fmean(map(middle, originals)))
 
 
@@ -49,6 +59,12 @@ def owed(slopes: Sequence[float], ahead: float) -> float:
     if min(slopes) <= 0.0 <= max(slopes):
         return 0.0
     return min(slopes, key=abs) * ahead
+
+
+def is_one_order(runs: Sequence[Run]) -> bool:
+    """False where equal runs went through their data in other orders: nothing lies sorted."""
+    passes = [run.work.loader.passes for run in runs if run.work and run.work.loader]
+    return len({each[0].drawn.first for each in passes if each}) < 2
 
 
 def middle(run: Run) -> float:

@@ -2,13 +2,14 @@
 
 import math
 import random
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from advisor.analysis import trend
 from advisor.commands.compare import later_items
-from advisor.model import Run
+from advisor.model import Items, LoaderWork, PassItems, Run, WorkFacts
 from tests.runs import a_run
 
 PARTS, WINDOW_S = 8, 3.0
@@ -43,6 +44,20 @@ def test_a_gain_of_later_items_is_told_apart_from_one_of_the_batch(batch) -> Non
     gain = math.log(after.units_per_s / originals[0].units_per_s)
     assert gain > math.log(1.03)
     assert trend.head_start(originals, after) == pytest.approx(gain, rel=0.25)
+
+
+@pytest.mark.parametrize(("orders", "owes"), [(((0, 1), (0, 1)), True), (((3, 0), (1, 2)), False)])
+def test_a_level_rate_beyond_all_items_of_rising_originals_may_owe_them_everything(
+    orders, owes
+) -> None:
+    """Costs have levelled off there. Where equal runs draw other orders nothing is sorted."""
+    originals = []
+    for first in orders:
+        seen = LoaderWork(passes=(PassItems(drawn=Items(count=2, first=first)),))
+        originals.append(replace(sorted_run(4, before=12), work=WorkFacts(loader=seen)))
+    after = a_run(units=4600.0, units_before=2100.0, units_per_s=2300.0, windows=(2300.0,) * PARTS)
+    gain = math.log(2300.0 / originals[0].units_per_s)
+    assert trend.head_start(originals, after) == pytest.approx(gain if owes else 0.0)
 
 
 def test_compare_refuses_a_rate_that_later_items_explain() -> None:

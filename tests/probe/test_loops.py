@@ -1,13 +1,15 @@
 """Units/s of every shape of loop agree with the program's own account, in the same window."""
 
+import math
+import sys
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
-from advisor.analysis import progress
-from advisor.model import BEFORE_TRAINING, TRAINING_STEPS, MeasurePlan
-from tests.probe.program import PLAN, PROGRAMS, in_a_file, noted_steps, python, run
+from advisor.analysis import progress, trend
+from advisor.model import BEFORE_TRAINING, TRAINING_STEPS, MeasurePlan, Run
+from tests.probe.program import PLAN, PROGRAMS, forked, in_a_file, noted_steps, python, run
 from tests.support.processes import free_port
 
 WITHIN = 0.03
@@ -241,3 +243,43 @@ def test_a_batch_that_neither_the_loader_nor_a_layer_tells_is_a_step(
     code = FLAT.format(net=net, collate=collate)
     reading = in_a_file(tmp_path, code).measured
     assert (reading.unit, reading.effects.batch) == (unit, batch)
+
+
+SORTED = """
+import time, torch
+from torch.utils.data import DataLoader, Dataset
+
+torch.set_num_threads(1)
+cost_s = [0.02 * 2.718281828 ** (-index / 400) + 0.0004 for index in range(20_000)]
+
+class Longest(Dataset):
+    def __len__(self):
+        return len(cost_s)
+    def __getitem__(self, index):
+        return torch.full((16,), float(index)), index
+
+net = torch.nn.Linear(16, 1).eval()
+with torch.no_grad():
+    for x, index in DataLoader(Longest(), batch_size={batch}):
+        time.sleep(sum(cost_s[each] for each in index.tolist()))
+        net(x)
+"""
+
+
+@pytest.mark.slow
+def test_of_data_in_order_of_cost_a_larger_batch_owes_its_gain_to_later_items(tmp_path) -> None:
+    """A batch costs what its items cost: whatever it gains is theirs."""
+    plan = MeasurePlan(measure_s=2.0, min_steps=20)
+
+    def measured(name: str, batch: int) -> Run:
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "longest.py").write_text(SORTED.format(batch=batch))
+        words = (sys.executable, str(folder / "longest.py"))
+        return run(folder, *words, plan=plan, begin=forked).measured
+
+    originals = [measured("one", 4), measured("again", 4)]
+    after = measured("after", 64)
+    gain = math.log(after.units_per_s / originals[0].units_per_s)
+    assert gain > math.log(1.1)
+    assert trend.head_start(originals, after) > gain / 2
