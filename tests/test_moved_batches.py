@@ -26,7 +26,7 @@ command = "{python} work_config.py {{config}}"
 accept = {accept}
 """
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 pytest.importorskip("torch")
 
 
@@ -48,7 +48,7 @@ def tuned(server: warm.Server, how: str, *accept: str) -> Answer:
     settings = SETTINGS.format(python=sys.executable, accept=list(accept))
     (folder / "gpu-advisor.toml").write_text(settings)
     done = server.call(
-        *("optimize", "config.yaml", "--window", "1s", "--json", "--budget", "75s"), cwd=folder
+        *("optimize", "config.yaml", "--window", "1s", "--json", "--budget", "180s"), cwd=folder
     )
     assert done.returncode in {0, 5}, done.stderr
     report = json.loads((folder / "report.json").read_text())

@@ -15,8 +15,9 @@ from typing import Any
 
 from . import call_sites
 
-STORES = ("STORE_ATTR", "STORE_SUBSCR")
+SETS_ATTRIBUTE, SETS_ITEM = "STORE_ATTR", "STORE_SUBSCR"
 LOADS = ("LOAD_ATTR", "LOAD_METHOD")
+"""Names of Python's instructions; before 3.12 a method is loaded by one of its own."""
 
 
 def around() -> tuple[set[str], set[str]]:
@@ -48,7 +49,7 @@ def _in_loops(code: types.CodeType, at: int) -> tuple[frozenset[str], frozenset[
         if each.opcode in jumps and each.argval <= at <= each.offset
     ]
     inside = [each for each in every if any(a <= each.offset <= b for a, b in loops)]
-    stored = frozenset(each.argval for each in inside if each.opname == STORES[0])
+    stored = frozenset(each.argval for each in inside if each.opname == SETS_ATTRIBUTE)
     loaded = frozenset(each.argval for each in inside if each.opname in LOADS)
     return stored, loaded
 
@@ -57,4 +58,5 @@ def sets_state(function: Any) -> bool:
     """Return True for a function that sets attributes or items."""
     if not isinstance(function, types.FunctionType):
         return False
-    return any(each.opname in STORES for each in dis.get_instructions(function.__code__))
+    sets = (SETS_ATTRIBUTE, SETS_ITEM)
+    return any(each.opname in sets for each in dis.get_instructions(function.__code__))
