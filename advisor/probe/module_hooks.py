@@ -256,7 +256,8 @@ def _leave(
     if not (fed or session.updates) and session.capture is None:
         with session.unseen():
             module_facts.record_numbers(session, entry, inputs, items)
-    if not fed and session.rows_left > 0 and session.capture is None:
+    learns = session.optimizers_built and not session.counting
+    if learns and not fed and session.rows_left > 0 and session.capture is None:
         with session.unseen():
             module_facts.record_rows(session, inputs, items, end)
     if session.diagnosis is not None:
