@@ -102,6 +102,8 @@ class WorkFacts:
     """What a trial did. None, or an empty tuple, is "not seen"."""
 
     loader: LoaderWork | None = None
+    items_ms: tuple[float, float] | None = None
+    """Median time of a few items in the main process, and of the same asked for again."""
     pass_items: tuple[float, ...] = ()
     """Items of each whole pass that the trial saw."""
     updates: UpdateWork | None = None

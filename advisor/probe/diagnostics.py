@@ -10,7 +10,7 @@ import threading
 from time import perf_counter as clock
 from typing import Any, Callable
 
-from . import batches, op_trace
+from . import asked_twice, batches, op_trace
 from .session import Session
 
 LONGEST_S = 10.0
@@ -19,6 +19,8 @@ WHOLE = 2
 """Steps that begin before one is seen whole."""
 PATIENCE = 8.0
 """A loader gets this many times the measured seconds, start-up included."""
+TWICE_S = 5 * asked_twice.LONGEST_S
+"""Longest time to ask for items twice."""
 REBUILT = ("collate_fn", "pin_memory", "worker_init_fn", "generator")
 REBUILT_WITH_WORKERS = ("multiprocessing_context",)
 """Arguments that a rebuilt loader takes over."""
@@ -60,7 +62,7 @@ class Diagnosis:
         """Longest time for all of it."""
         plan = self._session.plan
         parts = len(plan["ceilings_workers"]) * patience_s(plan["ceilings_s"])
-        return LONGEST_S + WHOLE * self._step_s + parts
+        return LONGEST_S + WHOLE * self._step_s + parts + TWICE_S
 
     def _give_up(self) -> None:
         """Stop from another thread: the one at work waits for something."""
@@ -100,6 +102,7 @@ class Diagnosis:
         if shut_down is not None:  # the program's workers must not load along
             shut_down()
         plan = self._session.plan
+        self._session.attempt(self._ask_twice, facts, loader.dataset)
         for workers in plan["ceilings_workers"]:
             try:
                 again = _rebuilt(
@@ -118,6 +121,19 @@ class Diagnosis:
                 self._session.facts["ceilings"].append(
                     {"workers": workers, "units_per_s": rate}
                 )
+
+    def _ask_twice(self, facts: dict[str, Any], dataset: Any) -> None:
+        """Time items twice where the main process makes them, and any number is an item."""
+        if (
+            facts["work"].iterable
+            or facts["arguments"].get("num_workers")
+            or facts["length"] is None
+        ):
+            return
+        try:
+            self._session.facts["items_ms"] = asked_twice.times_ms(self._session, dataset)
+        except Exception:  # its samplers give no numbers, or it needs the program's loop
+            pass
 
 
 def patience_s(seconds: float) -> float:

@@ -257,7 +257,9 @@ def _work(lead: Rank) -> WorkFacts | None:
         return None
     ranks = record.world_size if record.together else 1
     samples = None if work.update_samples is None else work.update_samples * ranks
-    return replace(work, updates=record.work, update_samples=samples)
+    return replace(
+        work, updates=record.work, update_samples=samples, items_ms=record.items_ms
+    )
 
 
 def joined(runs: Sequence[Run]) -> Run:

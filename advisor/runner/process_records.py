@@ -113,6 +113,8 @@ class ProcessRecord:
     """Updates left out by a GradScaler: gradients were not finite."""
     overrides: tuple[OverrideOutcome, ...] = ()
     ceilings: tuple[LoaderCeiling, ...] = ()
+    items_ms: tuple[Finite, Finite] | None = None
+    """Times of a few items of the loader's data, and of the same asked for again."""
     flops: Flops | None = None
     footprint: Footprint | None = None
     trace: dict[str, object] | None = None

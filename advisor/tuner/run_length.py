@@ -95,9 +95,9 @@ def counters(state: TunerState) -> Iterator[Counter]:
                 yield Counter(document.name, path, number, line)
 
 
-def also_moves(state: TunerState, times: float) -> str:
+def also_moves(state: TunerState, times: float, but: Counter | None = None) -> str:
     """Sentence on what a batch `times` as large moves along, with lines and values; or empty."""
-    found = list(counters(state))[:MOST_NAMED]
+    found = [each for each in counters(state) if each != but][:MOST_NAMED]
     if not found or not state.trains or times <= 1:
         return ""
     shown = (f"{each.shown} {each.value} to {round(each.value / times)}" for each in found)
@@ -148,8 +148,9 @@ def counts_batches(state: TunerState, length: Length) -> Trials[bool]:
 
 def why_kept(state: TunerState, length: Length, batch: Knob) -> str:
     """Sentences on a run that would go through more samples."""
+    counter = length.counter
     return (
-        f"Not tried: {length.counter.shown} counts batches, so a larger batch trains on more "
-        f'samples. Change it along with `{batch.path}`, or set `accept = ["counters"]`. '
-        f"With twice the batch:{also_moves(state, 2.0)}"
+        f"Not tried: {counter.shown} counts batches, so a larger batch trains on more samples. "
+        f"For twice the `{batch.path}` set it to {counter.value // 2}, or write "
+        f'`accept = ["counters"]`.{also_moves(state, 2.0, counter)}'
     )

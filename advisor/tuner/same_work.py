@@ -44,6 +44,9 @@ LOSS_TIE, LOSS_SIGMAS = 0.1, 3.0
 """Losses of updates that differ by less are one: relative, and in standard errors."""
 RESULT_NUMBERS = 64
 """Numbers kept of a result: of a longer one only some, at places that follow its length."""
+QUICKER, WORTH_KEEPING_MS = 3.0, 1.0
+"""An item that is so many times as quick when it is asked for again was kept; quicker ones than
+this are not worth a cache."""
 RESULT_TIE, RESULT_LEAST = 0.02, 1e-3
 """Largest difference by rounding, over the largest number of the result; and in any case."""
 SHARDS = {"num_workers", "dataset"}
@@ -272,6 +275,22 @@ def changed_state(compared: Compared) -> Differences:
         elif kind in STATE_WORDS and not work.iterable:
             why = f"The dataset {STATE_WORDS[kind].format(shown(path))}."
             yield suggested("state-of-dataset", why, of_workers=True)
+
+
+def hidden_cache(compared: Compared) -> Differences:
+    """Items that come quicker the second time, though nothing was seen to be kept."""
+    originals, before, after = compared.originals, compared.before, compared.after
+    if before.effects.workers or not after.effects.workers:
+        return
+    if any("size" in loader_of(run).by_items.values() for run in originals):
+        return  # told by its name
+    known = (run.work.items_ms for run in originals if run.work)
+    for first_ms, again_ms in filter(None, known):
+        if first_ms >= WORTH_KEEPING_MS and first_ms > QUICKER * again_ms:
+            times = " ms and ".join(numbers.measure(ms, 2) for ms in (first_ms, again_ms))
+            why = f"An item takes {times} ms again: what is kept would not be kept in workers."
+            yield suggested("cache-of-dataset", why, of_workers=True)
+            return
 
 
 def set_by_program(compared: Compared) -> Differences:
@@ -503,6 +522,7 @@ RULES: tuple[Rule, ...] = (
     repeated_items,
     other_passes,
     changed_state,
+    hidden_cache,
     set_by_program,
     other_updates,
     other_rates,

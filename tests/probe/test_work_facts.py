@@ -6,7 +6,7 @@ from tempfile import mkdtemp
 
 import pytest
 
-from advisor.model import Run
+from advisor.model import MeasurePlan, Run
 from advisor.tuner import same_work
 from tests.probe import program
 
@@ -61,6 +61,18 @@ def test_workers_that_change_the_work_are_told_by_its_cause(name, cause) -> None
 def test_workers_that_do_the_same_work_are_no_difference(name) -> None:
     """A file that each opens, a seed of its own and a part of its own are as they should be."""
     assert causes(trial(name, "0"), trial(name, "2")) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "kept"), [("KeepingInside", True), ("Slow", False), ("KeepingTheLatest", False)]
+)
+def test_items_that_come_quicker_again_are_kept_somewhere(tmp_path, name, kept) -> None:
+    """Wherever that is; one part at a time is no cache that a later pass would find."""
+    words = ("work_data.py", f"{name}-long", "0")
+    parted = MeasurePlan(measure_s=0.3, min_steps=8, ceilings_workers=(0,), ceilings_s=0.2)
+    before = program.python(tmp_path, *words, plan=parted).measured
+    assert ("cache-of-dataset" in causes(before, trial("Slow", "2"))) is kept
 
 
 @pytest.mark.parametrize(
