@@ -9,6 +9,7 @@ an update are counted: a copy that moves with every batch of an accumulation fol
 
 from __future__ import annotations
 
+import inspect
 import sys
 import types
 from collections import Counter, deque
@@ -25,6 +26,9 @@ UPDATES, PASSES = 6, 256
 """Updates and backward passes in which moves are counted."""
 DEPTH, VISITED = 5, 2000
 """Levels below a variable, and values, that a search goes through."""
+ASKING = {"locals", "vars", "dir", "eval", "exec"}
+OURS = 3
+"""References to a frame's own dictionary: the frame's, our variable's and the count's."""
 COPIES = 4
 ALIKE = 0.5
 """Share of the network's weights whose shapes a copy has: parts of it may be left out."""
@@ -57,7 +61,7 @@ class Copy:
         frame: Any = sys._getframe()
         while frame is not None and frame.f_code is not self._code:
             frame = frame.f_back
-        value: Any = None if frame is None else frame.f_locals
+        value: Any = None if frame is None else _variables(frame)
         for by_item, key in () if value is None else self._steps:
             value = value[key] if by_item else getattr(value, key)
         return value
@@ -91,7 +95,7 @@ def find(session: Session, optimizer: Any) -> None:
     frame: Any = sys._getframe()
     while frame is not None and len(session.copies) < COPIES:
         if not call_sites.is_foreign(frame.f_code.co_filename):
-            for name, steps in _copies(session.torch, frame.f_locals, weights):
+            for name, steps in _copies(session.torch, _variables(frame), weights):
                 if name not in known and len(session.copies) < COPIES:
                     known.add(name)
                     session.copies.append(Copy(name, frame.f_code, steps))
@@ -102,6 +106,26 @@ def content(session: Session) -> dict[str, float]:
     """Moves of each copy in an update."""
     found = {each.name: each.moves() for each in session.copies}
     return {name: moves for name, moves in found.items() if moves is not None}
+
+
+def _variables(frame: Any) -> dict[str, Any]:
+    """Variables of a running function, or of a module.
+
+    Before Python 3.13 a function's are copied into a dictionary that its frame keeps: tensors
+    of a batch would live on in it, and who called `locals()` would find it changed. So it is
+    emptied again, and functions that ask for it are left alone.
+    """
+    code = frame.f_code
+    if not code.co_flags & inspect.CO_NEWLOCALS:
+        found: dict[str, Any] = frame.f_locals
+        return found
+    if ASKING & set(code.co_names):
+        return {}
+    kept = frame.f_locals
+    found = dict(kept)
+    if isinstance(kept, dict) and sys.getrefcount(kept) <= OURS:
+        kept.clear()
+    return found
 
 
 def _copies(torch: Any, variables: Any, weights: list[Any]) -> Iterator[tuple[str, Any]]:

@@ -143,3 +143,36 @@ def updating(*words: str) -> Run:
     """Run of a training by accumulation."""
     folder = Path(mkdtemp(prefix="gpu-advisor-test-"))
     return program.python(folder, "work_updates.py", *words, plan=program.WHOLE).measured
+
+
+IN_A_FUNCTION = """
+import torch, weakref
+from torch import nn
+
+def train():
+    held = {asks}
+    net = nn.Linear(16, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    average = [p.detach().clone() for p in net.parameters()]
+    batches = []
+    for number in range(40):
+        x = torch.randn(4, 16)
+        net(x).mean().backward()
+        if number % 2:
+            optimizer.step()
+            optimizer.zero_grad()
+        average = [0.9 * a + 0.1 * p.detach() for a, p in zip(average, net.parameters())]
+        batches.append(weakref.ref(x))
+        del x
+    print("alive", sum(each() is not None for each in batches), "held", sorted(held))
+
+train()
+"""
+
+
+@pytest.mark.parametrize(("asks", "found"), [("{}", {"average": 2.0}), ("locals()", {})])
+def test_a_functions_variables_are_read_and_neither_kept_nor_changed(tmp_path, asks, found) -> None:
+    """A batch that the program let go of is gone, and what it holds of its own stays as it was."""
+    outcome = program.in_a_file(tmp_path, IN_A_FUNCTION.replace("{asks}", asks))
+    assert same_work.updates_of(outcome.measured).copies == found
+    assert outcome.stdout == "alive 0 held []\n"
