@@ -27,6 +27,7 @@ UPDATES, PASSES = 6, 256
 DEPTH, VISITED = 5, 2000
 """Levels below a variable, and values, that a search goes through."""
 ASKING = {"locals", "vars", "dir", "eval", "exec"}
+"""Names by which a function may ask for its own variables."""
 OURS = 3
 """References to a frame's own dictionary: the frame's, our variable's and the count's."""
 COPIES = 4
@@ -50,14 +51,16 @@ class Copy:
         """Updates so far, the tensor's identity and version, and some of its numbers."""
 
     def look(self, updates: int) -> None:
-        tensor = self._found()
-        if tensor is not None:
+        try:
+            tensor = self._found()
             flat = tensor.detach().reshape(-1)
             numbers = flat[:: max(1, flat.numel() // NUMBERS)][:NUMBERS].clone()
             self._seen.append((updates, (id(tensor), tensor._version), numbers))
+        except Exception:  # it is not there, or something else is
+            pass
 
     def _found(self) -> Any:
-        """Tensor that lies there now, maybe another one than before."""
+        """What lies there now, maybe another tensor than before."""
         frame: Any = sys._getframe()
         while frame is not None and frame.f_code is not self._code:
             frame = frame.f_back
