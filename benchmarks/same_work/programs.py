@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from textwrap import dedent
 
 HEAD = """\
-import itertools, random, sys, time
+import itertools, random, sqlite3, sys, time
 import numpy as np
 import torch
 import yaml
@@ -216,6 +216,13 @@ def iterable(body: str, *, init: str = "pass") -> str:
     )
 
 
+PIPE = """
+from torch.utils.data.datapipes.iter import IterableWrapper
+def item(index):
+    time.sleep(0.003)
+    return torch.full((16,), index / 4000), torch.tensor([float(index % 7)])
+data = IterableWrapper(range(4000)).shuffle(){shared}.map(item)
+"""
 TWICE = "each worker yields all of it"
 EQUAL = "workers draw equal random numbers"
 EMPTY = "each pass forks an empty cache"
@@ -319,6 +326,13 @@ WORKERS_HARM = (
         harmful={"num_workers": "half of the items vanish"},
     ),
     Program(
+        name="pipe_without_a_filter",
+        source=training(PIPE.format(shared="")),
+        config=LOADER,
+        harmful={"num_workers": TWICE},
+        harmless_up_to=1,
+    ),
+    Program(
         name="endless_equal_seeds",
         source=training(
             iterable(
@@ -402,6 +416,29 @@ WORKERS_HARM = (
             "import functools\n@functools.lru_cache(maxsize=None)\ndef decoded(index):\n"
             "    time.sleep(0.008)\n    return torch.full((16,), index / 640)\n"
             + stateful("pass", "x = decoded(index)")
+        ),
+        config=LOADER,
+        harmful={"num_workers": EMPTY},
+    ),
+    Program(
+        name="cache_in_a_librarys_memory",
+        source=training(
+            stateful(
+                """
+                self.kept = sqlite3.connect(":memory:")
+                self.kept.execute("CREATE TABLE items (number INTEGER PRIMARY KEY, value REAL)")
+                """,
+                """
+                row = self.kept.execute("SELECT value FROM items WHERE number = ?", (index,))
+                found = row.fetchone()
+                if found is None:
+                    time.sleep(0.008)
+                    found = (index / 4000,)
+                    self.kept.execute("INSERT INTO items VALUES (?, ?)", (index, *found))
+                x = torch.full((16,), found[0])
+                """,
+                count=4000,
+            )
         ),
         config=LOADER,
         harmful={"num_workers": EMPTY},
@@ -685,6 +722,29 @@ FREE = (
                 worker.dataset.high = (number + 1) * size
             loader = DataLoader(data, batch_size=c['batch_size'], num_workers=c['num_workers'],
                                 worker_init_fn=split)
+            """,
+        ),
+        config=LOADER,
+        free={"num_workers": 1.8},
+    ),
+    Program(
+        name="pipe_with_a_filter",
+        source=training(PIPE.format(shared=".sharding_filter()")),
+        config=LOADER,
+        free={"num_workers": 1.8},
+    ),
+    Program(
+        name="list_dealt_by_init_fn",
+        source=training(
+            iterable(
+                "for index in self.chosen:\n    yield item(index)",
+                init="self.chosen = list(range(4000))",
+            ),
+            loader="""
+            def deal(number):
+                data.chosen = data.chosen[number :: c['num_workers']]
+            loader = DataLoader(data, batch_size=c['batch_size'], num_workers=c['num_workers'],
+                                worker_init_fn=deal)
             """,
         ),
         config=LOADER,
