@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from advisor import knobs
-from advisor.executor.requests import TrialRequest, Variant
+from advisor.executor.requests import COMMAND_LINE, TrialRequest, Variant
 from advisor.knobs.tree import canonical, parts_of
 from advisor.model import Candidate, Change, Knob
 from advisor.tuner.state import Trials, TunerState, run_trial
@@ -64,7 +64,9 @@ class Counter(NamedTuple):
 
     @property
     def shown(self) -> str:
-        return f"`{self.path}` ({self.document}, line {self.line})"
+        """Its name and its place."""
+        typed = self.document == COMMAND_LINE
+        return f"`{self.path}`{'' if typed else f' ({self.document}, line {self.line})'}"
 
 
 class Length(NamedTuple):

@@ -44,6 +44,18 @@ def code(text: str) -> tuple[str, ...]:
     return (sys.executable, "-c", text)
 
 
+BESIDE_A_BAR = """
+import sys, traceback
+for share in range(60):
+    print(f"{share}%|####|", file=sys.stderr)
+try:
+    {}[7]
+except KeyError:
+    traceback.print_exc(file=sys.stdout)
+    sys.exit(1)
+"""
+"""A logging library prints the traceback to the standard output, and a bar fills the other."""
+
 WHOLE = {"plan": MeasurePlan(mode="whole"), "start_limit_s": 60.0}
 WINDOW = WHOLE | {"plan": MeasurePlan(measure_s=1.0, min_steps=20)}
 HANGING = WHOLE | {"hang_limit_s": 2.0}
@@ -56,6 +68,9 @@ CASES = {
     ),
     "raises before a step": Case(
         "crash-start", code("raise RuntimeError('12 layers')"), "12 layers"
+    ),
+    "traceback beside a progress bar": Case(
+        "crash-start", code(BESIDE_A_BAR), "KeyError: 7", tail="Traceback (most recent call last)"
     ),
     "no such command": Case("crash-start", ("no-such-command",), "no-such-command"),
     "unknown flag": Case(
