@@ -70,7 +70,7 @@ def test_a_learning_rate_that_follows_the_batch_is_named_and_nothing_is_written(
     found = tuned(gpu_advisor, "rate")
     assert not found.written
     assert "learning rate" in found.page
-    assert "where it was 0.0007812" in reason(found)
+    assert "where it was 0.00078" in reason(found)
     assert "`max_steps` (config.yaml, line 4) 50000 to " in reason(found)
     assert "`warmup_steps` (config.yaml, line 5) 640 to " in reason(found)
     assert 'accept = ["learning-rate"]' in reason(found)
