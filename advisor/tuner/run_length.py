@@ -21,33 +21,14 @@ LENGTHS = re.compile(
     r"(max|total|num|nb|n)?_?(train|training|optim)?_?(steps|iters?|iterations|updates)"
 )
 """Names of a run's length; those of warm-ups, intervals and horizons have other words."""
-COUNTED = {
-    *("steps", "step", "iters", "iter", "iterations", "updates", "batches"),
-    *("every", "interval", "freq", "frequency", "period"),
-}
+COUNTED = frozenset(
+    "steps step iters iter iterations updates batches every interval freq frequency period".split()
+)
 """Words of a name that counts batches or updates, or says how often something comes."""
-OTHERWISE = {
-    *(
-        "epoch",
-        "epochs",
-        "seconds",
-        "minutes",
-        "hours",
-        "accumulate",
-        "accumulation",
-        "time",
-    ),
-    *(
-        "inference",
-        "sampling",
-        "diffusion",
-        "denoising",
-        "noise",
-        "timesteps",
-        "size",
-        "rate",
-    ),
-}
+OTHERWISE = frozenset(
+    "epoch epochs seconds minutes hours time accumulate accumulation size rate "
+    "inference sampling diffusion denoising noise timesteps".split()
+)
 """Words of names that count something else."""
 MOST_NAMED = 6
 ENDS_AFTER = 4
@@ -102,7 +83,10 @@ def also_moves(state: TunerState, times: float, but: Counter | None = None) -> s
     found = [each for each in counters(state) if each != but][:MOST_NAMED]
     if not found or not state.trains or times <= 1:
         return ""
-    shown = (f"{each.shown} {each.value} to {round(each.value / times)}" for each in found)
+    shown = (
+        f"{each.shown} {each.value} to {max(1, round(each.value / times))}"
+        for each in found
+    )
     return f" If they count batches, these have to move along: {', '.join(shown)}."
 
 
