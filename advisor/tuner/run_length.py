@@ -21,14 +21,15 @@ LENGTHS = re.compile(
     r"(max|total|num|nb|n)?_?(train|training|optim)?_?(steps|iters?|iterations|updates)"
 )
 """Names of a run's length; those of warm-ups, intervals and horizons have other words."""
-COUNTED = frozenset(
-    "steps step iters iter iterations updates batches every interval freq frequency period".split()
-)
+COUNTED = {
+    "steps", "step", "iters", "iter", "iterations", "updates", "batches", "every", "interval",
+    "freq", "frequency", "period",
+}  # fmt: skip
 """Words of a name that counts batches or updates, or says how often something comes."""
-OTHERWISE = frozenset(
-    "epoch epochs seconds minutes hours time accumulate accumulation size rate "
-    "inference sampling diffusion denoising noise timesteps".split()
-)
+OTHERWISE = {
+    "epoch", "epochs", "seconds", "minutes", "hours", "time", "accumulate", "accumulation", "size",
+    "rate", "inference", "sampling", "diffusion", "denoising", "noise", "timesteps",
+}  # fmt: skip
 """Words of names that count something else."""
 MOST_NAMED = 6
 ENDS_AFTER = 4
