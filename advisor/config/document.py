@@ -13,7 +13,7 @@ from advisor.config.leaves import Option, Scalar, Splice, Syntax
 from advisor.errors import ConfigSyntaxError, ConfigUnreadableError, EditRefusedError
 from advisor.model import JsonScalar
 
-Format = Literal["json", "json5", "yaml", "toml", "python", "argv"]
+Format = Literal["json", "json5", "yaml", "toml", "python", "argv", "process"]
 
 SYNTAXES: dict[Format, Syntax] = {
     "json": jsonc.SYNTAX,
@@ -22,6 +22,7 @@ SYNTAXES: dict[Format, Syntax] = {
     "toml": toml.SYNTAX,
     "python": python.SYNTAX,
     "argv": argv.SYNTAX,
+    "process": jsonc.SYNTAX,  # what the probe told, which no file holds
 }
 
 SUFFIXES: dict[str, Format] = {

@@ -1,5 +1,6 @@
 """Knobs: speed settings found in a program's documents."""
 
+from advisor.knobs import process as process
 from advisor.knobs.candidate_values import (
     InvalidChange as InvalidChange,
     move as move,

@@ -130,6 +130,7 @@ class _Plan:
             old=self.old(path),
             new=value,
             name=self.findings.name_of(path),
+            in_code=self.document.format == "process",
         )
         return None
 

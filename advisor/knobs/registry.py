@@ -35,8 +35,8 @@ class KnobSpec:
     """Value without the argument."""
     candidates: tuple[JsonScalar, ...] = ()
     """Values to try on the best, without a search of its own."""
-    in_code: int | bool | None = None
-    """Value to suggest in code, where no config holds the argument."""
+    by_hand: tuple[JsonScalar, ...] = ()
+    """Further values to try where the user, not this program, would write them."""
     needs: tuple[Prerequisite, ...] = ()
     none_is_a_value: bool = False
     """None is what the program passes on, not a value set elsewhere."""
@@ -50,20 +50,10 @@ class KnobSpec:
         return getattr(effects, self.effect, of_loader)
 
     def values_to_try(
-        self, current: object, observed: JsonScalar = None
+        self, current: object, observed: JsonScalar = None, *, by_hand: bool = False
     ) -> list[JsonScalar]:
-        return [value for value in self.candidates if value not in (current, observed)]
-
-    def worth_suggesting(self, effects: Effects) -> bool:
-        """True if `in_code` would change what was observed."""
-        seen = self.observed(effects)
-        unknown = "gpu" in self.needs or self.in_code is False  # to an older torch
-        if self.in_code is None or (seen is None and unknown):
-            return False
-        current = self.default if seen is None else seen
-        if isinstance(self.in_code, bool):
-            return current is not self.in_code
-        return not isinstance(current, int) or current < self.in_code
+        values = (*self.candidates, *(self.by_hand if by_hand else ()))
+        return [value for value in values if value not in (current, observed)]
 
 
 LOADER_ARGUMENTS = (
@@ -78,7 +68,6 @@ LOADER_ARGUMENTS = (
         effect="prefetch_factor",
         default=2,
         candidates=(2, 4, 8),
-        in_code=4,
         needs=("workers",),
         none_is_a_value=True,
     ),
@@ -87,7 +76,6 @@ LOADER_ARGUMENTS = (
         effect="persistent_workers",
         default=False,
         candidates=(False, True),
-        in_code=True,
         needs=("workers",),
     ),
     KnobSpec(
@@ -95,7 +83,6 @@ LOADER_ARGUMENTS = (
         effect="pin_memory",
         default=False,
         candidates=(False, True),
-        in_code=True,
         needs=("gpu",),
     ),
     KnobSpec(
@@ -103,7 +90,7 @@ LOADER_ARGUMENTS = (
         names=("in_order",),
         effect="in_order",
         default=True,
-        in_code=False,
+        by_hand=(False,),
         needs=("workers",),
     ),
 )  # fmt: skip

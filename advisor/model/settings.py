@@ -145,6 +145,18 @@ class Candidate:
         """New values of one document, by path."""
         return {c.path: c.new for c in self.changes if c.document == document}
 
+    def moved_from(self, base: Self) -> tuple[Change, ...]:
+        """Changes that lead from `base` to this candidate."""
+        before = {(c.document, c.path): c for c in base.changes}
+        after = {(c.document, c.path): c for c in self.changes}
+        found = []
+        for key, each in {**before, **after}.items():
+            old = before[key].new if key in before else each.old
+            new = after[key].new if key in after else each.old
+            if old != new:
+                found.append(replace(each, old=old, new=new))
+        return tuple(found)
+
     def with_changes(self, *changes: Change) -> Self:
         """This candidate with further `changes`."""
         merged = {(c.document, c.path): c for c in (*self.changes, *changes)}

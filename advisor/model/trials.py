@@ -46,6 +46,8 @@ class Decision:
     """Ids of the search's processes in which the knob had another value."""
     in_phase: bool = True
     """The phase that ran uses it."""
+    in_code: bool = False
+    """A value of the running program: what is told of it is for its user to write."""
 
 
 class Advice(NamedTuple):

@@ -1,12 +1,13 @@
 """Advice on confirmed suggestions, with patches where the place is certain."""
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
 from advisor import numbers
 from advisor.executor.comparison import UNDER_LOAD
 from advisor.executor.requests import Program
-from advisor.model import Advice, Run
+from advisor.model import Advice, Effects, JsonScalar
 from advisor.patches import patches
 from advisor.patches.patches import Edit, file_patch, patch_of
 from advisor.tuner.code_suggestions import SWITCHES, is_confirmed
@@ -37,16 +38,28 @@ def placed(
     state: TunerState, program: Program, suggestion: Suggestion
 ) -> tuple[str | None, str | None]:
     """Place of a suggestion in the code, and its patch."""
-    if suggestion.knob is not None:
-        return None, config_patch(program, state, suggestion)
     seen = state.incumbent_run.effects
-    site = seen.loader_site if suggestion.arguments else seen.model_site
-    name, _, line = (site or "").rpartition(":")
-    path = program.cwd / name
-    if not line.isdigit() or not path.is_file():
-        return site, None
-    edit = code_edit(int(line), suggestion, state.incumbent_run)
-    return site, patch_of(path, program.cwd, edit) if edit else None
+    moved = suggestion.variant.candidate.moved_from(state.best)
+    coded = {each.path: each.new for each in moved if each.in_code}
+    site = seen.model_site if suggestion.switch else seen.loader_site if coded else None
+    written = config_patch(program, state, suggestion)
+    if not coded:
+        return site, written
+    edit = code_edit(line_of(site), suggestion, coded, seen)
+    patch = site_patch(program, site, edit)
+    return site, patch and (written or "") + patch
+
+
+def line_of(site: str | None) -> int | None:
+    """Line of `train.py:88`; None for what belongs to no line."""
+    line = (site or "").rpartition(":")[2]
+    return int(line) if line.isdigit() else None
+
+
+def site_patch(program: Program, site: str | None, edit: Edit | None) -> str | None:
+    """Patch of the file of `site`; None where there is no such file, or no sure edit."""
+    path = program.cwd / (site or "").rpartition(":")[0]
+    return patch_of(path, program.cwd, edit) if edit and path.is_file() else None
 
 
 def config_patch(program: Program, state: TunerState, suggestion: Suggestion) -> str | None:
@@ -58,16 +71,20 @@ def config_patch(program: Program, state: TunerState, suggestion: Suggestion) ->
     return "".join(filter(None, diffs)) or None
 
 
-def code_edit(line: int, suggestion: Suggestion, original: Run) -> Edit | None:
+def code_edit(
+    line: int | None, suggestion: Suggestion, coded: Mapping[str, JsonScalar], seen: Effects
+) -> Edit | None:
     """Edit at `line` that does what was tried; None without one."""
-    if suggestion.arguments:
-        return partial(patches.loader_edit, line, dict(suggestion.arguments))
+    if line is None:
+        return None
+    if not suggestion.switch:
+        return partial(patches.loader_edit, line, coded)
     switch = next(each for each in SWITCHES if each.name == suggestion.switch)
-    value = suggestion.variant.candidate.in_code.changes[-1].new
+    value = coded[switch.name]
     if switch.statement:
         return partial(patches.statement_edit, switch.statement.format(value=value))
     if switch.name == "autocast":
-        device = (original.effects.device or "cpu").partition(":")[0]
+        device = (seen.device or "cpu").partition(":")[0]
         widen = any(each.one_tensor for each in suggestion.run.overrides)
         return partial(patches.autocast_edit, line, device, str(value), widen=widen)
     return None

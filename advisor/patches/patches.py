@@ -16,6 +16,7 @@ from pathlib import Path
 from advisor.config.leaves import Splice, spliced
 from advisor.config.python import Places
 from advisor.knobs.registry import loader_arguments
+from advisor.model import JsonScalar
 
 LINES = re.compile(r"[^\n]*\n|[^\n]+")
 NO_LINE_END = "\\ No newline at end of file"
@@ -50,7 +51,7 @@ Edit = Callable[[Source], list[Splice] | None]
 
 
 def loader_edit(
-    line: int, values: Mapping[str, int | bool], source: Source
+    line: int, values: Mapping[str, JsonScalar], source: Source
 ) -> list[Splice] | None:
     """Set literals of the DataLoader call at `line`, or of the only TrainingArguments."""
     calls = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call)]
@@ -92,7 +93,7 @@ def _loader_names(source: Source) -> set[str]:
 
 
 def _set_arguments(
-    source: Source, call: ast.Call, values: Mapping[str, int | bool]
+    source: Source, call: ast.Call, values: Mapping[str, JsonScalar]
 ) -> list[Splice] | None:
     """Splice `values` into `call`, and into the tree."""
     splats = [keyword for keyword in call.keywords if keyword.arg is None]
@@ -105,7 +106,7 @@ def _set_arguments(
     arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
     ends = [source.places.span(each)[1] for each in arguments]
     splices: list[Splice] = []
-    missing: dict[str, int | bool] = {}
+    missing: dict[str, JsonScalar] = {}
     for name, value in values.items():
         position = POSITIONS.index(name) if name in POSITIONS else len(call.args)
         if name in named:
@@ -131,7 +132,7 @@ def _set_arguments(
 
 
 def _override(
-    source: Source, splat: ast.keyword, values: dict[str, int | bool]
+    source: Source, splat: ast.keyword, values: dict[str, JsonScalar]
 ) -> list[Splice]:
     """Override names that may be in `options`: `**{**options, "num_workers": 4}`."""
     start, end = source.places.span(splat.value)

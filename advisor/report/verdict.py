@@ -98,9 +98,11 @@ class TuningResult:
 
     @property
     def never_run(self) -> list[str]:
-        """Settings whose other values the budget left out."""
+        """Settings to write whose other values the budget left out."""
         return [
-            decision.path for decision in self.decisions if decision.outcome == "skipped"
+            decision.path
+            for decision in self.decisions
+            if decision.outcome == "skipped" and not decision.in_code
         ]
 
 
@@ -294,17 +296,24 @@ def _nothing_proven(found: TuningResult) -> str:
     searched = [
         a.request.variant for a in found.lab.attempts if a.request.purpose == "search"
     ]
+    advised = any(not suggestion.switch for suggestion in state.suggestions)
+    which = "that may be written" if advised else "tested"
+    slower = f"No value {which} was faster by more than {state.tie_percent}."
     if any(variant.candidate.changes for variant in searched):
-        advised = any(suggestion.knob for suggestion in state.suggestions)
-        which = "that may be written" if advised else "tested"
-        return f"No value {which} was faster by more than {state.tie_percent}."
+        return slower
     if any(entry.matters for entry in state.skipped):
         return "The budget was spent before a candidate could run, so nothing is known yet."
     if state.quality.judgements:
         return "No change of results was confirmed to stay inside the declared tolerances."
-    if kept := next((each for each in state.verdicts if each.outcome == "kept"), None):
-        return f"{kept.knob[1]}: {kept.reason}"
-    return "No setting was found that may be changed without asking you."
+    coded = {(each.document, each.path) for each in found.decisions if each.in_code}
+    for kept in state.verdicts:
+        if kept.outcome == "kept" and kept.knob not in coded:
+            return f"{kept.knob[1]}: {kept.reason}"
+    return (
+        slower
+        if advised
+        else "No setting was found that may be changed without asking you."
+    )
 
 
 def best_candidate(found: TuningResult) -> CandidateEntry | None:
@@ -320,17 +329,10 @@ def best_candidate(found: TuningResult) -> CandidateEntry | None:
     # One fast run says nothing where rounds were run.
     tried = [each for each in state.confirmations if _compared(each, state)]
     known = {each.ab_test.after.candidate.key for each in tried}
-    known |= {suggestion.variant.candidate.key for suggestion in state.suggestions}
     for ratio, candidate, why in _faster(found):
-        if not why and candidate.key not in known and not _is_advised(state, candidate):
+        if not why and candidate.key not in known:
             return CandidateEntry(label=candidate.label, ratio=ratio)
     return None
-
-
-def _is_advised(state: TunerState, candidate: Candidate) -> bool:
-    """True if all its changes are suggested to the user."""
-    by_hand = {(s.knob.document, s.knob.path) for s in state.suggestions if s.knob}
-    return all((each.document, each.path) in by_hand for each in candidate.changes)
 
 
 def _compared(
@@ -375,7 +377,7 @@ def _faster(found: TuningResult) -> list[tuple[float, Candidate, str]]:
         if run is None or not candidate.changes or not state.originals:
             continue
         if attempt.request.purpose in {"search", "confirm"} and (
-            why := _refusal(state, run, advised=_is_advised(state, candidate))
+            why := _refusal(state, run)
         ):
             refused[candidate.key] = why
         if attempt.request.purpose == "search":
@@ -387,12 +389,10 @@ def _faster(found: TuningResult) -> list[tuple[float, Candidate, str]]:
     ]
 
 
-def _refusal(state: TunerState, run: Run, *, advised: bool) -> str:
+def _refusal(state: TunerState, run: Run) -> str:
     """Reason against a candidate that ran so; empty without one."""
     broken = state.context.objective.broken(run)
-    return unusable(state, run, advised=advised) or (
-        f"was outside of {broken[0].text}" if broken else ""
-    )
+    return unusable(state, run) or (f"was outside of {broken[0].text}" if broken else "")
 
 
 ENDED = 2.0

@@ -486,7 +486,7 @@ def considered(report: Report) -> list[dict[str, Any]]:
     entries.sort(key=lambda entry: (OUTCOME_ORDER.index(entry.outcome), not entry.trials))
     return [
         {
-            "path": entry.path,
+            "path": f"{entry.path} ({entry.document})" if entry.in_code else entry.path,
             "old": markdown.value(entry.old, 40),
             "new": markdown.value(entry.new, 40) if entry.outcome == "changed" else "",
             "reason": entry.reason,

@@ -242,9 +242,14 @@ def phases(state: TunerState) -> tuple[Phase, ...]:
     return ("train", "any") if state.trains else ("train", "eval", "test", "any")
 
 
-def with_followed(state: TunerState, followed: Sequence[Followed]) -> TunerState:
+def phase_of_program(state: TunerState) -> Phase:
+    """Phase of a setting that was seen at work, with no name that tells it."""
     declared = state.context.workload.phase
-    phase: Phase = "train" if state.trains else "test" if declared == "any" else declared
+    return "train" if state.trains else "test" if declared == "any" else declared
+
+
+def with_followed(state: TunerState, followed: Sequence[Followed]) -> TunerState:
+    phase = phase_of_program(state)
     sources = tuple(
         each._replace(
             findings=discovery.joined(each.document, each.findings, followed, phase)

@@ -1,36 +1,36 @@
 """Code changes tried in the process, suggested once a comparison confirms them."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any
 
 from advisor import knobs
 from advisor.executor.requests import ABTest, Variant
-from advisor.knobs.registry import LOADER_ARGUMENTS, REGISTRY, loader_arguments
-from advisor.model import PROCESS, UNFINISHED, Change, JsonScalar, Knob, Purpose, Run
-from advisor.tuner.confirm import memory_caveat, wanted_rounds
-from advisor.tuner.effects import is_ignored, is_only_suggested, set_ignored, training_note
+from advisor.knobs.registry import REGISTRY, loader_arguments
+from advisor.model import PROCESS, Candidate, Change, JsonScalar, Run
+from advisor.tuner.baseline import phase_of_program
+from advisor.tuner.confirm import memory_caveat, objection, wanted_rounds
+from advisor.tuner.effects import alters_training, training_note
 from advisor.tuner.quality_gate import passes_gate
-from advisor.tuner.search import largest_batch, leave_out, unusable, worker_counts
+from advisor.tuner.search import is_turn_of, leave_out, tune_batch_and_workers, unusable
 from advisor.tuner.state import (
     FEWEST_ROUNDS,
     GOOD_ROUNDS,
     MARGIN,
-    OUT_OF_TIME,
+    Source,
     Stage,
     Suggestion,
     Trials,
     TunerState,
     change_of,
+    key_of,
     make_request,
     run_comparison,
     run_trial,
 )
+from advisor.tuner.value_trials import tune_loader
 
 MOST_COMPARED = 4
 """Suggestions that get their own comparison, most promising first."""
-MOST_VALUES = 4
-"""Worker counts and batch growths that get a process."""
 COMPILE_S = 30.0
 """Assumed compilation time, until one is measured."""
 WORTH_COMPUTE = 0.3
@@ -133,23 +133,6 @@ SWITCHES = (
 )  # fmt: skip
 
 
-def override(state: TunerState, document: str | None, **values: JsonScalar) -> Variant:
-    """The best candidate with `values` in the code, at the line that `document` names."""
-    changes = (
-        Change(
-            document=document or PROCESS,
-            path=name,
-            kind=name,
-            knob_class=REGISTRY[name].knob_class if name in REGISTRY else "free",
-            old=None,
-            new=value,
-            in_code=True,
-        )
-        for name, value in values.items()
-    )
-    return Variant(candidate=state.best.with_changes(*changes))
-
-
 def applies(state: TunerState, switch: Switch) -> bool:
     run = state.incumbent_run
     seen = getattr(run.effects, switch.effect)
@@ -168,20 +151,85 @@ def applies(state: TunerState, switch: Switch) -> bool:
 
 
 def suggest_changes(state: TunerState) -> Stage:
-    """Try code changes once each, then compare the faster ones.
+    """Tune what only the user may change, try code changes once each, compare the faster ones.
 
-    The loader comes first if the program waits for it, else the batch. Compilation costs
-    most and comes last, unless launches dominate.
+    Compilation costs most and comes last, unless launches dominate.
     """
-    stages = [try_loader_arguments, try_batches]
-    for stage in stages if state.waits else reversed(stages):
-        state = yield from stage(state)
+    state = with_process(state)
+    state = yield from suggest_settings(state, (tune_batch_and_workers, tune_loader))
     launches = is_launch_bound(state)
     wanted = [switch for switch in SWITCHES if applies(state, switch)]
     wanted.sort(key=lambda each: (each.name == "compile") is not launches)
     for number, switch in enumerate(wanted, 1):
         state = yield from try_switch(state, switch, wanted[number:])
     return (yield from compare_faster(state))
+
+
+def with_process(state: TunerState) -> TunerState:
+    """With the running program as a further document, for kinds that no other one holds."""
+    kinds = ("batch_size", *loader_arguments())
+    held = [kind for kind in kinds if state.held_by_config(kind)]
+    found = knobs.process.find(state.incumbent_run.effects, phase_of_program(state), held)
+    if found is None:
+        return state
+    sources = (*state.context.sources, Source(*found))
+    return replace(state, context=replace(state.context, sources=sources))
+
+
+def suggest_settings(
+    state: TunerState, stages: Sequence[Callable[[TunerState], Stage]]
+) -> Stage:
+    """Suggest what `stages` find on top of the best: one stack, of which a part may hold."""
+    now, stack = replace(state, by_hand=True), None
+    for stage in stages:
+        before = now.best.key
+        now = yield from stage(now)
+        if now.best.key != before and now.best_run is not None:
+            stack = stacked(state, now.best, now.best_run, stack)
+    told = {each.knob: each for each in now.verdicts}
+    for knob in now.all_knobs:  # what was decided when it was its turn stays decided
+        earlier = state.verdict_on(knob)
+        if earlier is not None and not is_turn_of(now, knob):
+            told[key_of(knob)] = earlier
+    return replace(
+        now,
+        best=state.best,
+        best_run=state.best_run,
+        by_hand=False,
+        near_misses=tuple(
+            each
+            for each in now.near_misses
+            if each in state.near_misses or now.in_code(each.knob)
+        ),
+        verdicts=tuple(told.values()),
+        suggestions=(*state.suggestions, *([stack] if stack else [])),
+    )
+
+
+def stacked(
+    state: TunerState, candidate: Candidate, run: Run, less: Suggestion | None
+) -> Suggestion:
+    """Suggestion of the settings of `candidate`, which ran on top of the best."""
+    moved = candidate.moved_from(state.best)
+    written = [
+        f"{each.path}: {each.old} to {each.new}" for each in moved if not each.in_code
+    ]
+    coded = ", ".join(f"{each.path}={each.new!r}" for each in moved if each.in_code)
+    parts = [", ".join(written)] if written else []
+    parts += [f"DataLoader arguments: {coded}"] if coded else []
+    reasons = ["No config key or option holds those in the code."] if coded else []
+    batch = next((each for each in moved if each.kind == "batch_size"), None)
+    if batch is not None and alters_training(state, candidate, run):
+        reasons.append(training_note(state, int(str(batch.new)) / int(str(batch.old))))
+    reason = " ".join(reasons) + (memory_caveat(state, run) if batch else "") + caution(run)
+    return Suggestion(
+        title="; ".join(parts),
+        variant=Variant(candidate=candidate),
+        run=run,
+        gain=state.gain_over_incumbent(run),
+        reason=reason.strip(),
+        less=less,
+    )
 
 
 def compare_faster(state: TunerState) -> Stage:
@@ -220,27 +268,53 @@ def compare(state: TunerState, suggestion: Suggestion, share_s: float) -> Stage:
     )
     what = f"the comparison of {suggestion.title}"
     state, result = yield from run_comparison(state, ab_test, what, round_s, matters=False)
+    others = tuple(each for each in state.suggestions if each is not suggestion)
+    state = replace(state, suggestions=others)
+    if against := objection(replace(state, by_hand=True), result):
+        state = leave_out(state, variant, suggestion.run, f". It {against.why}")
+        return (
+            yield from fall_back(state.done(f"the rest of {what}"), suggestion, share_s)
+        )
     compared = replace(suggestion, outcome=result)
     found = result.interval(state.context.objective)
-    faster = found is not None and found.estimate > 1
     if is_confirmed(state, compared):
         state = state.done(f"the rest of {what}")
-    elif faster:
+    elif found is None or found.estimate <= 1:
+        state = with_outcome(state, compared)
+        return (yield from fall_back(state, suggestion, share_s))
+    else:
         compared = replace(compared, unfinished=result.cut_short or rounds < wanted)
         if rounds < wanted:
             left_s = (wanted - rounds) * round_s
             state = state.skip(f"the rest of {what}", left_s, matters=False)
-    others = tuple(each for each in state.suggestions if each is not suggestion)
-    state = replace(state, suggestions=(*others, compared))
-    if suggestion.knob is None:
+    return with_outcome(state, compared)
+
+
+def fall_back(state: TunerState, suggestion: Suggestion, share_s: float) -> Stage:
+    """Compare the same without its last step, if there is such."""
+    if suggestion.less is None or not is_sure(state, suggestion.less.run):
         return state
-    change = change_of(variant.candidate, suggestion.knob)
-    new = change.new if change else suggestion.title
-    if is_confirmed(state, compared):
-        reason = f"{new} was faster in the search. {suggestion.reason}"
-        return state.set_verdict(suggestion.knob, "advised", reason)
-    reason = f"{new} was faster in its own run; its comparison proved no gain."
-    return state.set_verdict(suggestion.knob, "kept", reason)
+    return (yield from compare(state, suggestion.less, share_s))
+
+
+def with_outcome(state: TunerState, compared: Suggestion) -> TunerState:
+    """With a compared suggestion, and a verdict on each setting that it moves."""
+    state = replace(state, suggestions=(*state.suggestions, compared))
+    if compared.switch:
+        return state
+    confirmed = is_confirmed(state, compared)
+    for change in compared.variant.candidate.moved_from(state.best):
+        if change_of(state.best, change) is not None:
+            continue  # its written value was proven by itself
+        if confirmed:
+            reason = f"{change.new} was faster in the search. {compared.reason}"
+            state = state.set_verdict(change, "advised", reason)
+        else:
+            reason = (
+                f"{change.new} was faster in its own run; its comparison proved no gain."
+            )
+            state = state.set_verdict(change, "kept", reason)
+    return state
 
 
 def is_confirmed(state: TunerState, suggestion: Suggestion) -> bool:
@@ -248,45 +322,19 @@ def is_confirmed(state: TunerState, suggestion: Suggestion) -> bool:
     return outcome is not None and outcome.proven(context.objective, context.smallest_gain)
 
 
-def suggest(
-    state: TunerState, title: str, tried: Tried, reason: str, **more: Any
-) -> TunerState:
-    variant, run = tried
-    suggestion = Suggestion(
-        title=title,
-        variant=variant,
-        run=run,
-        gain=state.gain_over_incumbent(run),
-        reason=reason,
-        **more,
-    )
-    return replace(state, suggestions=(*state.suggestions, suggestion))
-
-
 def fastest(
-    state: TunerState,
-    variants: Sequence[Variant],
-    best: Tried | None = None,
-    *,
-    knob: Knob | None = None,
-    climbing: bool = False,
-    later: Iterable[Variant] = (),
+    state: TunerState, variants: Sequence[Variant], later: Sequence[Variant]
 ) -> Trials[Tried | None]:
-    """Fastest of `variants`, if it beats the incumbent, and `best` by a tie; else `best`.
+    """Fastest of `variants`, if it beats the incumbent by more than the smallest gain.
 
-    A gain within the tie counts if none is larger. Climbing ends at the first misfit, or
-    at two in a row without a gain: one may have met a slow moment.
+    Beyond the first, each must win by a tie; a gain within the tie counts if none is larger.
     """
-    missed = False
+    best: Tried | None = None
     for number, variant in enumerate(variants):
-        state, run = yield from try_variant(state, [*variants[number:], *later], knob)
+        state, run = yield from try_variant(state, [*variants[number:], *later])
         if run is not None and is_faster(state, run, best):
             cost_s = sum(each.cost_s or 0.0 for each in run.overrides)
-            best, missed = (replace(variant, extra_s=cost_s), run), False
-        elif climbing and (missed or run is None):
-            break
-        else:
-            missed = True
+            best = replace(variant, extra_s=cost_s), run
     return state, best
 
 
@@ -303,29 +351,25 @@ def is_sure(state: TunerState, run: Run) -> bool:
     return state.gain_over_incumbent(run) > 1 + state.tie_threshold
 
 
-def try_variant(
-    state: TunerState, queue: Sequence[Variant], knob: Knob | None
-) -> Trials[Run | None]:
+def try_variant(state: TunerState, queue: Sequence[Variant]) -> Trials[Run | None]:
     """First variant's sound run, if it fit, applied and kept bounds.
 
     The budget must hold its comparison too, beside an earlier one's.
     """
     variant = queue[0]
     compared_s = FEWEST_ROUNDS * state.round_s * (2 if to_compare(state) else 1)
-    coded = bool(variant.candidate.in_code.changes)
-    purpose: Purpose = "whatif" if coded else "search"
-    own, *ahead = (make_request(state, each, purpose, ran=state.best_run) for each in queue)
+    own, *ahead = (
+        make_request(state, each, "whatif", ran=state.best_run) for each in queue
+    )
     state, trial = yield from run_trial(
         state, own, kept_s=compared_s, matters=False, ahead=ahead
     )
     run = trial.run if trial else None
-    if run is None or (coded and not is_applied(run)):
+    if run is None or not is_applied(run):
         return state, None
-    if knob is not None and is_ignored(knob, variant.candidate, state.incumbent_run, run):
-        return set_ignored(state, knob, variant.candidate, run), None
-    if state.context.objective.broken(run) or (coded and not counts_alike(state, run)):
+    if state.context.objective.broken(run) or not counts_alike(state, run):
         return state, None
-    if why := unusable(state, run, advised=knob is not None):
+    if why := unusable(state, run):
         return leave_out(state, variant, run, f". It {why}."), None
     return state, run
 
@@ -351,15 +395,28 @@ def batch_share(run: Run) -> float | None:
 
 
 def variants_of(state: TunerState, switch: Switch) -> list[Variant]:
+    """The best candidate with each value of `switch` in the process."""
+    changes = (
+        Change(
+            document=PROCESS,
+            path=switch.name,
+            kind=switch.kind or switch.name,
+            knob_class=REGISTRY[switch.kind].knob_class if switch.kind else "free",
+            old=None,
+            new=value,
+            in_code=True,
+        )
+        for value in switch.values(state)
+    )
     extra_s = COMPILE_S if switch.name == "compile" else 0.0
-    variants = [override(state, None, **{switch.name: v}) for v in switch.values(state)]
-    return [replace(each, extra_s=extra_s) for each in variants]
+    candidates = (state.best.with_changes(change) for change in changes)
+    return [Variant(candidate=each, extra_s=extra_s) for each in candidates]
 
 
 def try_switch(state: TunerState, switch: Switch, others: Sequence[Switch]) -> Stage:
     """Run `switch` by each value and suggest the fastest; `others` come later."""
     later = [each for other in others for each in variants_of(state, other)]
-    state, best = yield from fastest(state, variants_of(state, switch), later=later)
+    state, best = yield from fastest(state, variants_of(state, switch), later)
     if best is None:
         return state
     variant, run = best
@@ -379,127 +436,16 @@ def try_switch(state: TunerState, switch: Switch, others: Sequence[Switch]) -> S
     title = switch.name if value is True else f"{switch.name}={value}"
     code = switch.shown(value)
     reason = f"In the code: {code}.{inside}{cost}{caution(run)}"
-    return suggest(state, title, best, reason, switch=switch.name)
+    suggestion = Suggestion(
+        title=title,
+        variant=variant,
+        run=run,
+        gain=state.gain_over_incumbent(run),
+        reason=reason,
+        switch=switch.name,
+    )
+    return replace(state, suggestions=(*state.suggestions, suggestion))
 
 
 def caution(run: Run) -> str:
     return "".join(f" Mind that {each.caution}." for each in run.overrides if each.caution)
-
-
-def try_batches(state: TunerState) -> Stage:
-    """Double each batch that may only be suggested, while faster: of finished items alone."""
-    if state.original.counted in UNFINISHED:
-        return state
-    for knob in state.tunable("batch_size"):
-        if state.context.workload.validation:
-            reason = "Left as it is: the training may use it too, and its validation was measured."
-            state = state.set_verdict(knob, "listed", reason)
-        elif is_only_suggested(state, knob):
-            state = yield from try_larger_batches(state, knob)
-    if not (state.held_by_config("batch_size") or state.context.workload.validation):
-        state = yield from try_batches_in_code(state)
-    return state
-
-
-def try_batches_in_code(state: TunerState) -> Stage:
-    """Suggest a larger DataLoader batch, where the code holds it."""
-    seen = state.incumbent_run.effects
-    old, site = seen.batch_asked or 0, seen.loader_site
-    variants = [override(state, site, batch_size=size) for size in doubled(state, old)]
-    state, best = yield from fastest(state, variants, climbing=True)
-    if best is None:
-        return state
-    new = int(str(best[0].candidate.in_code.changes[-1].new))
-    note = f" {training_note(state, new / old)}" if state.trains else ""
-    reason = f"No key or option was found for it.{note}{memory_caveat(state, best[1])}"
-    title = f"DataLoader arguments: batch_size={new}"
-    return suggest(state, title, best, reason, arguments=(("batch_size", new),))
-
-
-def doubled(state: TunerState, batch: int) -> list[int]:
-    """Doublings of `batch` that the data fill."""
-    sizes = [batch * 2**n for n in range(1, MOST_VALUES + 1)]
-    return [size for size in sizes if batch < size <= largest_batch(state, batch)]
-
-
-def try_larger_batches(state: TunerState, knob: Knob) -> Stage:
-    """Suggest the largest batch faster than the one before."""
-    old, before = int(str(state.current(knob))), len(state.skipped)
-    variants = []
-    for value in doubled(state, old):
-        candidate = state.with_value(knob, value)
-        if isinstance(candidate, knobs.InvalidChange):
-            break
-        variants.append(Variant(candidate=candidate))
-    state, best = yield from fastest(state, variants, knob=knob, climbing=True)
-    if best is None or not is_sure(state, best[1]):
-        if knob not in state.tunable("batch_size"):
-            return state
-        if len(state.skipped) > before:
-            return state.set_verdict(knob, "skipped", OUT_OF_TIME)
-        reason = f"No larger batch ran faster by more than {state.tie_percent}."
-        state = state.set_verdict(knob, "kept", reason)
-        if best is None:
-            return state
-    change = change_of(best[0].candidate, knob)
-    assert change is not None
-    new = int(str(change.new))
-    note = training_note(state, new / old) + memory_caveat(state, best[1])
-    if is_sure(state, best[1]):
-        state = state.set_verdict(
-            knob, "advised", f"{new} was faster in the search. {note}"
-        )
-    title = f"{knob.path}: {old} to {new}"
-    return suggest(state, title, best, note, knob=knob)
-
-
-def try_loader_arguments(state: TunerState) -> Stage:
-    """Try loader arguments, each atop the faster ones."""
-    seen = state.incumbent_run.effects
-    if seen.workers is None:
-        return state
-    chosen: dict[str, int | bool] = {}
-    found: dict[str, int | bool] = {}
-    best: Tried | None = None
-    for name, values in loader_values(state):
-        if name in loader_arguments("workers") and not chosen.get(
-            "num_workers", seen.workers
-        ):
-            continue
-        variants = [
-            override(state, seen.loader_site, **chosen, **{name: value}) for value in values
-        ]
-        state, best = yield from fastest(state, variants, best)
-        if best is not None and best[0].candidate in [each.candidate for each in variants]:
-            new = best[0].candidate.in_code.changes[-1].new
-            assert isinstance(new, int)
-            found = {**chosen, name: new}
-            chosen = found if is_sure(state, best[1]) else chosen
-    if best is None:
-        return state
-    title = "DataLoader arguments: " + ", ".join(f"{n}={v!r}" for n, v in found.items())
-    reason = f"They stand in the code, and no config key holds them.{caution(best[1])}"
-    return suggest(state, title, best, reason, arguments=tuple(found.items()))
-
-
-def loader_values(state: TunerState) -> Iterable[tuple[str, list[int] | list[bool]]]:
-    seen = state.incumbent_run.effects
-    waits = (
-        1 / max(1e-9, 1 - (state.incumbent_run.wait_share or 0.0)) > 1 + state.tie_threshold
-    )
-    if waits and not state.held_by_config("num_workers"):
-        rates = state.loader_alone
-        counts = sorted(
-            worker_counts(state, seen.workers), key=lambda v: (-rates.get(v, 0.0), v)
-        )
-        yield "num_workers", counts[:MOST_VALUES]
-    for argument in LOADER_ARGUMENTS:
-        helps = state.incumbent_run.on_gpu if "gpu" in argument.needs else waits
-        held = state.held_by_config(argument.kind)
-        if (
-            argument.in_code is not None
-            and helps
-            and not held
-            and argument.worth_suggesting(seen)
-        ):
-            yield argument.kind, [argument.in_code]

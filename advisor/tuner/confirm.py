@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from advisor import stats
 from advisor.executor.comparison import AFTER, BEFORE, MOST_COLLAPSED, Comparison
@@ -84,31 +85,39 @@ def most_rounds(state: TunerState, base: Candidate, *, again: bool) -> int:
     return 0 if again else max(MOST_RESERVED, half)
 
 
-def with_comparison(state: TunerState, winner: Candidate, result: Comparison) -> TunerState:
-    """With `winner`'s rounds, unless it loses results."""
-    state = replace(state, likely=False)
-    lost = [
-        output_check.output_regression(state.originals, run) for run in result.runs(AFTER)
-    ]
+class Objection(NamedTuple):
+    """What a comparison's runs say against its second variant, however fast."""
+
+    why: str
+    kinds: tuple[str, ...] = ("batch_size",)
+    """Kinds of changes that it speaks against; none: all."""
+
+
+def objection(state: TunerState, result: Comparison) -> Objection | None:
+    """Objection to what was compared, by its way to count, its items, results and work."""
+    after = result.runs(AFTER)
     ways = sorted({run.way for arm in (BEFORE, AFTER) for run in result.runs(arm)})
     if len(ways) > 1:
         why = f"was counted in more than one way: {'; '.join(ways)}"
-        return refuse_batch(state, winner, f"{why}. Such rates do not compare.")
-    later = [
-        why
-        for run in result.runs(AFTER)
-        if (why := later_items(state, result.runs(BEFORE), run))
-    ]
-    if len(later) > len(result.runs(AFTER)) / 2:
-        return refuse_batch(state, winner, f"{max(later)}.")
+        return Objection(f"{why}. Such rates do not compare.")
+    later = [why for run in after if (why := later_items(state, result.runs(BEFORE), run))]
+    if len(later) > len(after) / 2:
+        return Objection(f"{max(later)}.")
+    lost = [output_check.output_regression(state.originals, run) for run in after]
     if any(lost):
-        return refuse_batch(state, winner, f"loses or changes results. {max(lost)}")
-    others = [other for run in result.runs(AFTER) if (other := other_work(state, run))]
+        return Objection(f"loses or changes results. {max(lost)}")
+    others = [other for run in after if (other := other_work(state, run))]
     if others:
         worst = max(others, key=lambda each: each.refused)
-        return refuse(
-            state, winner, f"would do other work. {worst.sentence}{accepting(worst)}"
-        )
+        return Objection(f"would do other work. {worst.sentence}{accepting(worst)}", ())
+    return None
+
+
+def with_comparison(state: TunerState, winner: Candidate, result: Comparison) -> TunerState:
+    """With `winner`'s rounds, unless its runs object."""
+    state = replace(state, likely=False)
+    if against := objection(state, result):
+        return refuse(state, winner, against.why, against.kinds)
     state = replace(state, confirmations=(*state.confirmations, result))
     if result.failure is not None or is_significant(state, result):
         return state

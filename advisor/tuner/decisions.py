@@ -38,6 +38,7 @@ def decisions(
             reason=reason,
             trials=tuple(t.id for t in trials if moves(t, knob)),
             in_phase=outcome != "listed" or state.in_phase(knob),
+            in_code=state.in_code(knob),
         )
         found.append(decision)
     linked = (
@@ -59,7 +60,8 @@ def moves(trial: TrialResult, knob: Knob) -> bool:
     """True if a trial gave `knob` another value."""
     asked = trial.request
     change = change_of(asked.variant.candidate, knob)
-    return asked.purpose == "search" and change is not None and not trial.repeated
+    alone = asked.purpose in {"search", "whatif"} and not asked.series
+    return alone and change is not None and not trial.repeated
 
 
 def unchanged(

@@ -16,6 +16,8 @@ LOADER_KINDS = {"batch_size", *loader_arguments()}
 
 def verdict(change: Change, before: Run, after: Run) -> EffectVerdict:
     """Effect of `change` that `after` shows."""
+    if change.in_code and not_applied(change, after):
+        return "ignored"
     spec, seen, old = REGISTRY.get(change.kind), after.effects, before.effects
     if spec is not None and spec.effect:
         value = spec.observed(seen)
@@ -30,6 +32,13 @@ def verdict(change: Change, before: Run, after: Run) -> EffectVerdict:
         same = (seen.dtype, seen.autocast_dtype) == (old.dtype, old.autocast_dtype)
         return "ignored" if same else "took effect"
     return "unknown"
+
+
+def not_applied(change: Change, run: Run) -> str:
+    """Why the probe could not put a value of the code in place; empty if it did."""
+    outcomes = (each for each in run.overrides if each.knob == change.path)
+    outcome = next(outcomes, None)
+    return "" if outcome is None or outcome.applied else outcome.why or "it had no effect"
 
 
 def is_ignored(knob: Knob, candidate: Candidate, before: Run, after: Run) -> bool:
@@ -47,6 +56,8 @@ def set_ignored(
     value = seen.dtype if knob.kind == "precision" else REGISTRY[knob.kind].observed(seen)
     used = f"{value:g}" if isinstance(value, float) else str(value)
     change = change_of(candidate, knob)
+    if change is not None and (why := not_applied(change, run)):
+        return state.set_verdict(knob, "ignored", f"Could not be tried: {why}.")
     override = overriding(knob.path, change and change.new, run)
     site = seen.loader_site if knob.kind in LOADER_KINDS else None
     built = f" (DataLoader built at {site})" if site else ""
@@ -70,7 +81,9 @@ def overriding(leaf: str, value: object, run: Run) -> str:
 
 
 def is_only_suggested(state: TunerState, knob: Knob) -> bool:
-    """True if a larger batch would change each update's samples."""
+    """True if it is a batch, and a larger one would change each update's samples."""
+    if knob.kind != "batch_size":
+        return False
     if state.context.workload.validation:
         return True
     value = state.current(knob)

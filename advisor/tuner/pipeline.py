@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from advisor.tuner.baseline import (
     discover_knobs,
@@ -14,6 +15,7 @@ from advisor.tuner.code_suggestions import (
     is_confirmed,
     is_sure,
     suggest_changes,
+    suggest_settings,
 )
 from advisor.tuner.confirm import check_memory, confirm, proven_candidate
 from advisor.tuner.search import tune_batch_and_workers, tune_workers, worker_knobs
@@ -91,8 +93,13 @@ def look_again(state: TunerState) -> Stage:
     if not is_proven(state):
         state = replace(state, second_look=True)
         for near in sorted(state.near_misses, key=lambda each: -each.gain):
-            if not is_proven(state):
-                state = yield from try_values(state, near.knob, [near.value])
+            if is_proven(state):
+                break
+            again = partial(try_values, knob=near.knob, values=[near.value])
+            if state.in_code(near.knob):
+                state = yield from suggest_settings(state, [again])
+            else:
+                state = yield from again(state)
                 state = yield from confirm(state)
                 state = yield from check_memory(state)
         if not is_proven(state):

@@ -88,8 +88,12 @@ class Grid:
 
 
 def tune_batch_and_workers(state: TunerState) -> Stage:
-    """Tune every batch knob and worker count, the first of both together."""
-    batches: list[Knob | None] = []
+    """Tune every batch knob and worker count, the first of both together.
+
+    What may only be suggested is left for its own turn, which takes up again what is beside
+    it: a batch gains with the workers, whoever writes either.
+    """
+    batches: list[Knob] = []
     for knob in state.tunable("batch_size"):
         if not is_count(state.current(knob)):
             reason = f"{str(knob.value)!r} is no plain count; it is left as it is."
@@ -100,18 +104,29 @@ def tune_batch_and_workers(state: TunerState) -> Stage:
                 "gpu-advisor.toml."
             )
             state = state.set_verdict(knob, "listed", reason)
-        elif not is_only_suggested(state, knob):
+        elif state.by_hand and state.context.workload.validation:
+            reason = "Left as it is: the training may use it too, and its validation was measured."
+            state = state.set_verdict(knob, "listed", reason)
+        elif state.by_hand or not is_only_suggested(state, knob):
             batches.append(knob)
     workers = worker_knobs(state)
     for turn in batches:
-        state = yield from explore(state, turn, workers.pop(0) if workers else None)
+        beside = workers.pop(0) if workers else None
+        waited_for = beside is not None and state.waits and is_turn_of(state, beside)
+        if is_turn_of(state, turn) or waited_for:
+            state = yield from explore(state, turn, beside)
     return (yield from tune_workers(state, workers))
+
+
+def is_turn_of(state: TunerState, knob: Knob) -> bool:
+    """True unless only the user's settings are tuned now, and this one may be written."""
+    return not state.by_hand or state.in_code(knob) or is_only_suggested(state, knob)
 
 
 def tune_workers(state: TunerState, workers: Sequence[Knob]) -> Stage:
     """Worker counts alone, while the program waits for data."""
     for knob in workers:
-        if state.waits:
+        if state.waits and is_turn_of(state, knob):
             state = yield from explore(state, None, knob)
     return state
 
@@ -233,7 +248,7 @@ def start_grid(state: TunerState, batch: Knob | None, workers: Knob | None) -> G
         points=tuple(point_of(state, run, start) for run in state.incumbent_runs),
         loads=tuple(sorted(loads)),
         sigma=state.noise / 2,
-        most=largest_batch(state, start[0]),
+        most=largest_batch(state, state.incumbent_run, start[0]),
     )
     return outside_constraint(state, grid, start, state.incumbent_run)
 
@@ -254,11 +269,11 @@ def plain_reason(why: knobs.InvalidChange) -> str:
     return why.reason.rpartition("not editable: ")[2].rstrip(".")
 
 
-def largest_batch(state: TunerState, batch: int) -> int:
-    """Largest batch that the data fill; a training keeps a few steps."""
+def largest_batch(state: TunerState, run: Run, batch: int) -> int:
+    """Largest batch that the data fill, by a run at `batch`; a training keeps a few steps."""
     most: int = max(1, batch) * 2**DOUBLINGS
     items = state.original.effects.data_items
-    if not items or not batch or state.original.effects.batch != batch:
+    if not items or not batch or run.effects.batch != batch:
         return most
     return max(batch, min(most, items // FEWEST_STEPS if state.trains else items))
 
@@ -270,30 +285,28 @@ def is_outlier(state: TunerState, grid: Grid, point: GridPoint, run: Run) -> boo
     return rate < grid.forecast(point).log_rate - math.log(COLLAPSED) and not is_level
 
 
-def other_work(
-    state: TunerState, run: Run, *, advised: bool = False
-) -> WorkDifference | None:
+def other_work(state: TunerState, run: Run) -> WorkDifference | None:
     """Worst way in which `run` did other work than the original; None if it did the same.
 
-    What the user accepted is none; of what is only `advised`, neither is what they may want.
+    What the user accepted is none. Where a change is only suggested, neither is what a larger
+    batch does to a training: the suggestion names it.
     """
     accepted = state.context.workload.accept
     for each in same_work.differences(state.originals, run):
-        if each.cause not in accepted and (each.refused or not advised):
+        is_named = state.by_hand and not each.refused and not each.of_workers
+        if each.cause not in accepted and not is_named:
             return each
     return None
 
 
-def unusable(state: TunerState, run: Run, *, advised: bool = False) -> str:
+def unusable(state: TunerState, run: Run) -> str:
     """Reason against any candidate that ran so; else empty."""
     if run.way != state.original.way:
         return (
             f"was counted by {run.way}, the original by {state.original.way}: such rates do not "
             "compare"
         )
-    return later_items(state, state.originals, run) or _unusable(
-        state, run, advised=advised
-    )
+    return later_items(state, state.originals, run) or _unusable(state, run)
 
 
 def later_items(state: TunerState, originals: Sequence[Run], run: Run) -> str:
@@ -307,11 +320,11 @@ def later_items(state: TunerState, originals: Sequence[Run], run: Run) -> str:
     )
 
 
-def _unusable(state: TunerState, run: Run, *, advised: bool) -> str:
+def _unusable(state: TunerState, run: Run) -> str:
     """Reason against its results, or its memory; else empty."""
     if lost := output_check.output_regression(state.originals, run):
         return f"would change results. {lost}".rstrip(".")
-    if other := other_work(state, run, advised=advised):
+    if other := other_work(state, run):
         return f"would do other work. {other.sentence}{accepting(other)}".rstrip(".")
     limit_gib = state.context.memory_limit_gib
     if (run.peak_mem_gib or 0.0) > limit_gib:
@@ -344,7 +357,7 @@ def refusal(state: TunerState, point: GridPoint, candidate: Candidate, run: Run)
     seen = run.effects.batch
     if seen is not None and seen < point[0]:
         return f"the program never filled a batch of {point[0]}: it saw {seen:g}"
-    accepted = "update-samples" in state.context.workload.accept
+    accepted = state.by_hand or "update-samples" in state.context.workload.accept
     if not accepted and alters_training(state, candidate, run):
         return f"{point[0]} would change the samples of each update"
     return ""
@@ -540,7 +553,8 @@ def within_noise(state: TunerState, one: Forecast, other: Forecast) -> bool:
 
 def stop_reason(state: TunerState, grid: Grid) -> str:
     beyond = 2 * max(point[0] for point in grid.runs)
-    if grid.stop == FLAT and beyond > largest_batch(state, grid.start[0]):
+    start = grid.runs[grid.start][1]
+    if grid.stop == FLAT and beyond > largest_batch(state, start, grid.start[0]):
         return f"the dataset has {state.original.effects.data_items} items"
     needed_gib, limit_gib = expected_gib(grid.runs, beyond), state.context.memory_limit_gib
     if grid.stop == FLAT and needed_gib > limit_gib:

@@ -162,12 +162,10 @@ class Suggestion:
     """Gain of single runs: it plans the rounds."""
     reason: str
     """Sentences for the report, without the gain."""
-    arguments: tuple[tuple[str, int | bool], ...] = ()
-    """DataLoader arguments, where they are suggested."""
-    knob: Knob | None = None
-    """A training's batch, where it is suggested."""
     switch: str = ""
-    """A switch of the probe, where it is suggested."""
+    """The switch of the probe that it is; empty for values of settings."""
+    less: "Suggestion | None" = None
+    """The same without its last step, to fall back on."""
     outcome: Comparison | None = None
     unfinished: bool = False
     """Faster so far, in fewer rounds than its proof would take."""
@@ -215,6 +213,8 @@ class TunerState:
     second_look: bool = False
     """A run within the tie counts as faster: only a comparison can tell."""
     left_out: tuple[LeftOut, ...] = ()
+    by_hand: bool = False
+    """What is tried now may only be suggested: nothing that is written depends on it."""
     quality: QualityLog = field(default_factory=QualityLog)
 
     @property
@@ -415,6 +415,11 @@ class TunerState:
     def all_knobs(self) -> list[Knob]:
         return [knob for source in self.context.sources for knob in source.findings.knobs]
 
+    def in_code(self, knob: Knob) -> bool:
+        """True for a value of the running program, which no file holds."""
+        documents_ = (source.document for source in self.context.sources)
+        return any(d.name == knob.document and d.format == "process" for d in documents_)
+
     def verdict_on(self, knob: Knob) -> KnobVerdict | None:
         return next((each for each in self.verdicts if each.knob == key_of(knob)), None)
 
@@ -555,7 +560,7 @@ def key_of(knob: Knob | Change) -> KnobKey:
     return knob.document, knob.path
 
 
-def change_of(candidate: Candidate, knob: Knob) -> Change | None:
+def change_of(candidate: Candidate, knob: Knob | Change) -> Change | None:
     return next((c for c in candidate.changes if key_of(c) == key_of(knob)), None)
 
 
@@ -587,12 +592,13 @@ class Stop:
 def make_request(
     state: TunerState,
     variant: Variant,
-    purpose: Purpose = "search",
+    purpose: Purpose | None = None,
     *,
     ran: Run | None = None,
     **plan: object,
 ) -> TrialRequest:
     """One short process of `variant`, about as long as `ran`; to confirm, a fresh one."""
+    purpose = purpose or ("whatif" if state.by_hand else "search")
     return TrialRequest(
         variant=variant,
         purpose=purpose,
@@ -617,6 +623,7 @@ def run_trial(
     """
     what = f"{QUALITY_OF if request.purpose == 'quality' else ''}{request.label}"
     kept_s = state.reserve_s if kept_s is None else kept_s
+    matters = matters and not state.by_hand
     if request.expected_s > state.remaining_s - kept_s:
         needed_s = request.expected_s + more_s
         return state.skip(what, needed_s, kept_s=kept_s, matters=matters), None

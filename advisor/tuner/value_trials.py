@@ -17,7 +17,7 @@ from advisor.tuner.quality_gate import (
     passes_gate,
     screen,
 )
-from advisor.tuner.search import is_count, plain_reason, unusable
+from advisor.tuner.search import is_count, is_turn_of, plain_reason, unusable
 from advisor.tuner.state import (
     OUT_OF_TIME,
     NearMiss,
@@ -142,15 +142,20 @@ def tune_loader(state: TunerState) -> Stage:
     """Tune loader arguments but workers, where the program waits or copies."""
     for argument in LOADER_ARGUMENTS:
         worth = state.waits or ("gpu" in argument.needs and state.copies)
-        for knob in state.tunable(argument.kind) if argument.candidates and worth else []:
+        for knob in state.tunable(argument.kind) if worth else []:
             effects = state.incumbent_run.effects
+            current = state.current(knob)
+            values = argument.values_to_try(
+                current, argument.observed(effects), by_hand=state.by_hand
+            )
+            if not values or not is_turn_of(state, knob):
+                continue
             if "workers" in argument.needs and not effects.workers:
                 reason = "The loader has no workers, so this has no effect."
                 state = state.set_verdict(knob, "kept", reason)
                 continue
             if "gpu" in argument.needs and not state.context.has_gpu:
                 continue
-            values = argument.values_to_try(state.current(knob), argument.observed(effects))
             state = yield from try_values(state, knob, values)
     return state
 

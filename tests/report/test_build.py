@@ -314,7 +314,7 @@ def test_a_batch_that_is_only_suggested_is_no_candidate_of_the_headline(tmp_path
     found = reported(search, tmp_path)
     assert found.reason.startswith("No value that may be written was faster by more than")
     assert "Faster, and yours to apply: batch_size: 4 to " in view.render(found)
-    (suggestion,) = (each for each in search.state.suggestions if each.knob is not None)
+    (suggestion,) = (each for each in search.state.suggestions if not each.switch)
     for rounds, verdict_then in ((2, "partial"), (None, "unchanged")):
         whole = suggestion.outcome
         short = replace(whole, cut_short=True, rounds=whole.rounds[:rounds])

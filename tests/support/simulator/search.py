@@ -111,9 +111,19 @@ class FormulaSearch:
 
     @property
     def decisions(self) -> dict[str, Decision]:
-        """Decision by the last part of its path."""
-        found = decisions(self.state, self.winner, self.executor.attempts, self.stop)
-        return {decision.path.rsplit(".", 1)[-1]: decision for decision in found}
+        """Decision on each value that a file holds, by the last part of its path."""
+        return {
+            each.path.rsplit(".", 1)[-1]: each for each in self.all_decisions if not each.in_code
+        }
+
+    @property
+    def decisions_in_code(self) -> dict[str, Decision]:
+        """Decision on each argument of the program's DataLoader that no file holds."""
+        return {each.path: each for each in self.all_decisions if each.in_code}
+
+    @property
+    def all_decisions(self) -> tuple[Decision, ...]:
+        return decisions(self.state, self.winner, self.executor.attempts, self.stop)
 
     def asked(self, purpose: str) -> list[TrialResult]:
         """Processes for `purpose`, in order."""
