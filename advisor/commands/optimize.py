@@ -325,6 +325,7 @@ def context_of(job: Job) -> TuningContext:
         objective=job.objective,
         cpus=machine.cpus,
         memory_limit_gib=target.memory_limit_gib(session.target, ram_gib),
+        host_memory_gib=ram_gib,
         precisions=session.target.precisions,
         has_gpu=bool(machine.gpus),
         smallest_gain=asked.settings.defaults.smallest_gain,

@@ -200,6 +200,14 @@ class LoaderCeiling:
 
     workers: int
     units_per_s: float
+    busy_cpus: float | None = None
+    """CPU seconds a second of the process and its workers meanwhile."""
+    worker_gib: float | None = None
+    """Largest memory that one worker shares with no other."""
+    shm_gib: float | None = None
+    """What their batches took of /dev/shm, all workers together."""
+    free_shm_gib: float | None = None
+    """Free there before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ import threading
 from time import perf_counter as clock
 from typing import Any, Callable
 
-from . import asked_twice, batches, op_trace
+from . import asked_twice, batches, host_costs, op_trace
 from .session import Session
 
 LONGEST_S = 10.0
@@ -108,7 +108,7 @@ class Diagnosis:
                 again = _rebuilt(
                     self._session.torch, loader, workers, patience_s(plan["ceilings_s"])
                 )
-                rate = _drained(
+                found = _drained(
                     again, facts["counter"].expected, workers, plan["ceilings_s"]
                 )
             except Exception as problem:
@@ -117,10 +117,8 @@ class Diagnosis:
                 if workers:  # more of them would not answer either
                     break
                 continue
-            if rate is not None:
-                self._session.facts["ceilings"].append(
-                    {"workers": workers, "units_per_s": rate}
-                )
+            if found is not None:
+                self._session.facts["ceilings"].append({"workers": workers, **found})
 
     def _ask_twice(self, facts: dict[str, Any], dataset: Any) -> None:
         """Time items twice where the main process makes them, and any number is an item."""
@@ -160,18 +158,30 @@ def _rebuilt(torch: Any, loader: Any, workers: int, patience: float) -> Any:
 
 def _drained(
     loader: Any, expected: float | None, workers: int, seconds: float
-) -> float | None:
-    """Units per second after warm-up; None of too few batches."""
+) -> dict[str, Any] | None:
+    """Units per second after warm-up, and what they cost; None of too few batches."""
     counter = batches.Counter(expected)
+    free_gib = host_costs.free_shm_gib()
     began = now = clock()
-    start, items, times = float("inf"), 0.0, 0
-    for seen, batch in enumerate(loader, 1):
+    start, items, times, used_s = float("inf"), 0.0, 0, None
+    iterator = iter(loader)
+    pids = [each.pid for each in getattr(iterator, "_workers", ())]
+    for seen, batch in enumerate(iterator, 1):
         now = clock()
         if seen == max(1, workers):
-            start = now
+            start, used_s = now, host_costs.cpu_s(pids)
         elif now > start:
             items += counter.count(batch)
             times += 1
         if now - start >= seconds or now - began > patience_s(seconds):
             break
-    return items / (now - start) if times > 1 else None
+    if times < 2:
+        return None
+    took_s = host_costs.less(host_costs.cpu_s(pids), used_s)
+    return {
+        "units_per_s": items / (now - start),
+        "busy_cpus": None if took_s is None else took_s / (now - start),
+        "worker_gib": host_costs.own_gib(pids),
+        "shm_gib": host_costs.less(free_gib, host_costs.free_shm_gib()),
+        "free_shm_gib": free_gib,
+    }

@@ -9,6 +9,7 @@ from advisor.executor.requests import TrialRequest, TrialResult, Variant
 from advisor.knobs import discovery
 from advisor.knobs.discovery import Followed, Move, Suspect
 from advisor.model import Candidate, Change, Effects, Failure, Phase, Run
+from advisor.tuner import sleeping_workers
 from advisor.tuner.effects import LOADER_KINDS
 from advisor.tuner.state import CEILINGS_S, SearchStep, Stage, Trials, TunerState, run_trial
 
@@ -49,9 +50,8 @@ def measure_baseline(state: TunerState) -> Trials[TrialResult | None]:
 
 def with_parts_of(first: Run, run: Run) -> Run:
     """`run` with what only the first baseline looked at, after its window."""
-    return replace(
-        run, ceilings=first.ceilings, flops=first.flops, footprint=first.footprint
-    )
+    ceilings = (*first.ceilings, *run.ceilings)
+    return replace(run, ceilings=ceilings, flops=first.flops, footprint=first.footprint)
 
 
 def baseline_request(
@@ -61,15 +61,17 @@ def baseline_request(
 
     With known `forwards` of an item none has to end. Else a sampler that could take fewer
     steps is given up after a part of the budget. The parts take longer than the window; the
-    processes after the first are there for the rate.
+    processes after the first are there for the rate, and for more workers where they sleep.
     """
     cpus = state.context.cpus
-    parts = () if state.originals else sorted({0, 1, min(2, cpus), cpus})
+    parts = sleeping_workers.counts(state)
+    if not state.originals:
+        parts = tuple(sorted({0, 1, min(2, cpus), cpus}))
     plan = state.plan(
         Candidate(),
         whole_batches=0 if forwards else 1,
         forwards_per_unit=forwards,
-        ceilings_workers=tuple(parts),
+        ceilings_workers=parts,
         ceilings_s=CEILINGS_S,
     )
     patient = forwards or number or not with_few_steps(state).changes

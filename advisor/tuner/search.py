@@ -16,7 +16,7 @@ from advisor.executor.comparison import COLLAPSED
 from advisor.executor.requests import TrialRequest, Variant
 from advisor.machine.readings import GIB
 from advisor.model import UNFINISHED, Candidate, Failure, Knob, Run, WorkDifference
-from advisor.tuner import output_check, run_length, same_work
+from advisor.tuner import output_check, run_length, same_work, sleeping_workers
 from advisor.tuner.effects import (
     alters_training,
     is_ignored,
@@ -488,7 +488,8 @@ def worker_counts(state: TunerState, current: object) -> set[int]:
     """Worker counts that may be as fast as the best."""
     cpus = state.context.cpus
     values = {0, 1, 2, cpus // 2, cpus - 1, cpus} | ({4, 8, 16} if cpus >= 8 else set())
-    values = {v for v in values if 0 <= v <= cpus and v != current}
+    values = {v for v in values if 0 <= v <= cpus}
+    values = (values | sleeping_workers.faster(state)) - {current}
     rates = state.loader_alone
     if state.context.has_gpu:
         # beside a GPU, a loader slower than the whole cannot make it faster
@@ -610,7 +611,13 @@ def decide_workers(
     state: TunerState, grid: Grid, knob: Knob, chosen: GridPoint
 ) -> TunerState:
     if chosen[1] != knob.value:
-        reason = "By the curve fitted to all runs, the smallest count that was as fast."
+        ran = ", ".join(map(str, sorted({point[1] for point in grid.runs})))
+        reason = f"By the curve fitted to all runs, the smallest count as fast, of {ran} that ran."
+        if chosen[1] > state.context.cpus:
+            cpus = numbers.many(state.context.cpus, "CPU")
+            reason += (
+                f" They sleep most of the time, so {cpus} serve more workers than that."
+            )
         return state.set_verdict(knob, "found", reason)
     if grid.workers_stop:
         return state.set_verdict(knob, "kept", f"Not written: {grid.workers_stop}")

@@ -51,6 +51,8 @@ class TuningContext:
     cpus: int
     memory_limit_gib: float
     """Usable memory of the target card, or this host."""
+    host_memory_gib: float = math.inf
+    """Memory of this host that the program may use."""
     precisions: tuple[str, ...]
     """Compute dtypes of the target, by torch name."""
     has_gpu: bool

@@ -283,3 +283,20 @@ def test_of_data_in_order_of_cost_a_larger_batch_owes_its_gain_to_later_items(tm
     gain = math.log(after.units_per_s / originals[0].units_per_s)
     assert gain > math.log(1.1)
     assert trend.head_start(originals, after) > gain / 2
+
+
+def test_what_loader_workers_cost_is_told_beside_their_rate(tmp_path) -> None:
+    """Reads of four milliseconds: two workers sleep, and need a part of one CPU."""
+    config = tmp_path / "c.json"
+    config.write_text('{"lr": 0.1}')
+    plan = MeasurePlan(measure_s=0.3, min_steps=8, ceilings_workers=(0, 2), ceilings_s=0.5)
+    outcome = python(tmp_path, "whatif_train.py", str(config), plan=plan)
+    alone, by_two = outcome.measured.ceilings
+    assert (alone.workers, alone.worker_gib) == (0, None)
+    assert by_two.workers == 2
+    assert by_two.busy_cpus is not None
+    assert 0 < by_two.busy_cpus < 2
+    assert by_two.worker_gib is not None
+    assert 0 < by_two.worker_gib < 2
+    assert by_two.shm_gib is not None
+    assert by_two.shm_gib <= (by_two.free_shm_gib or 0.0)

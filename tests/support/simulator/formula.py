@@ -44,6 +44,8 @@ class Formula:
 
     load_s: float = 0.004
     """One worker's time for one unit."""
+    load_cpu_s: float | None = None
+    """The CPU time in it, of which workers sleep the rest; None: not told."""
     contention: float = 0.0
     """How much longer loading takes for each worker: they share a disk or CPUs."""
     launch_s: float = 0.004
@@ -52,6 +54,8 @@ class Formula:
     """Compute of one unit in a full device."""
     base_gib: float = 1.0
     unit_gib: float = 0.1
+    worker_gib: float | None = None
+    """Memory of one loader worker."""
     card_gib: float = 1e9
     """A batch that needs more fails with gpu-oom."""
     tells_footprint: bool = False
@@ -179,7 +183,12 @@ class Formula:
             effects=self._effects(used),
             overrides=self._outcomes(plan),
             ceilings=tuple(
-                LoaderCeiling(workers=each, units_per_s=1 / self._load_s(1, each))
+                LoaderCeiling(
+                    workers=each,
+                    units_per_s=1 / self._load_s(1, each),
+                    busy_cpus=self.load_cpu_s and self.load_cpu_s / self._load_s(1, each),
+                    worker_gib=self.worker_gib,
+                )
                 for each in plan.ceilings_workers
             ),
             figures=self._figures(used, trial),
