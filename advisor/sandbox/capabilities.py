@@ -143,7 +143,8 @@ def trial_policy(
     """Make the policy of one trial. Raises UsageError.
 
     A program that may write in its directory may not write what is spared, nor beside it.
-    A call's trials share `kept`.
+    A call's trials share `kept`. Layers lie beside the folders that a program really writes, as
+    a link in their place would make a later layer of any folder of the user's.
     """
     found = detect_isolation(trial.cwd, environ, foreign=trial.foreign)
     pipes = mps_pipes(environ)
@@ -164,7 +165,7 @@ def trial_policy(
         passes=tuple(passes),
         filled=tuple(filled),
         caches=_caches(environ, passes, kept) if found.kind == "overlay" else (),
-        layers=str(Path(folder, f"gpu-advisor-{tag}") if folder else scratch / "layers"),
+        layers=str(Path(folder, f"gpu-advisor-{tag}") if folder else _beside(scratch)),
         upper_bytes=0 if on_disk else _upper_bytes(),
         private_memory=pipes is None,
         hidden=trial.hidden,
@@ -199,7 +200,7 @@ def checkout_policy(
         sealed=(repository,),
         hidden=tuple(hidden),
         shown=tuple(shown),
-        layers=str(scratch / "layers"),
+        layers=str(_beside(scratch)),
         upper_bytes=_upper_bytes(),
     )
 
@@ -250,8 +251,13 @@ def _caches(
     for folder, name in sorted((folder, each.variable) for each, folder in caches(environ)):
         covered = any(is_within(folder, each) for each in [*passes, *found])
         if not covered and os.path.isdir(folder) and os.access(folder, os.W_OK):
-            found[folder] = str(kept / f"over-{name.lower()}")
+            found[folder] = str(_beside(kept) / name.lower())
     return tuple(found.items())
+
+
+def _beside(folder: Path) -> Path:
+    """Return the place of the layers that belong to a folder of programs."""
+    return folder.with_name(f"{folder.name}-layers")
 
 
 def _foreign_group(cwd: str) -> str | None:

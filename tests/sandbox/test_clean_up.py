@@ -127,6 +127,6 @@ def test_a_trial_that_leaves_a_deep_tree_leaves_nothing(do, kind) -> None:
     assert run.isolation == kind
     scratch = do.folder / "scratch-0"
     assert not (scratch / "tmp").exists()
-    assert not (scratch / "layers").exists()
+    assert not (do.folder / "scratch-0-layers").exists()
     assert not list(do.project.glob("top"))
     subprocess.run([sys.executable, "-c", ""], check=True, cwd=do.project)

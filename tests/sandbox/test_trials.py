@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -165,6 +166,36 @@ def test_caches_are_kept_for_the_later_trials_of_a_call(do, tmp_path) -> None:
     outputs = [do("overlay", code, env=env, caches=kept).stdout_tail for _ in range(2)]
     assert outputs == ["['old']\n", "['new', 'old']\n"]
     assert [path.name for path in cache.iterdir()] == ["old"]
+
+
+PLANTS_LINKS = """
+# each folder that is really written gives its place to a link to the user's
+import os, sys
+for top in (os.environ["KEPT"], os.path.dirname(os.environ["TMPDIR"])):
+    for place, folders, _ in os.walk(top, topdown=False):
+        for name in folders:
+            try: os.rename(f"{place}/{name}", f"{place}/{name}.gone")
+            except OSError: continue
+            os.symlink(os.environ["MINE"], f"{place}/{name}")
+"""
+
+
+@pytest.mark.parametrize("foreign", [True, False], ids=["foreign", "own"])
+def test_links_that_a_trial_leaves_lead_no_later_layer_out(do, tmp_path, foreign) -> None:
+    """Layers are made by the supervisor, with the user's rights, before a trial is shut in."""
+    mine, cache, kept = (tmp_path / name for name in ("mine", "cache", "kept"))
+    for folder in (mine / "upper", mine / "work", cache):
+        folder.mkdir(parents=True)
+    (mine / "key").write_text("precious")
+    before = seen(mine)
+    env = (("XDG_CACHE_HOME", str(cache)), ("MINE", str(mine)), ("KEPT", str(kept)))
+    fills = "import os; c = os.environ['XDG_CACHE_HOME']; open(c + '/x', 'w'); print(os.listdir(c))"
+    fields: dict[str, Any] = {"env": env, "caches": str(kept), "foreign": foreign}
+    without_probe = (sys.executable, "-S", "-c", PLANTS_LINKS)  # whose renames may copy
+    do("overlay", *without_probe, **fields)
+    run = do.measured("overlay", fills, **fields)
+    assert run.stdout_tail == "['x']\n"
+    assert seen(mine) == before
 
 
 def test_users_and_groups_keep_their_numbers_and_devices_work(do) -> None:

@@ -94,7 +94,7 @@ class World:
             passes=(str(scratch),),
             foreign=foreign,
             network=network,
-            layers=str(scratch / "layers"),
+            layers=f"{scratch}-layers",
             **{"hidden": (str(self.home),) if foreign else (), **fields},
         )
         start = HELPERS.format(
