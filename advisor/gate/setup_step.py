@@ -1,5 +1,6 @@
 """Setup of an arm, in the sandbox: only the checkout is writable."""
 
+import contextlib
 import os
 import re
 import sys
@@ -71,7 +72,7 @@ def set_up(
                 return f"--setup did not end within {limit_s / 60:.0f} minutes"
             launched.wait(POLL_S)
     for folder in made:
-        if not any(folder.iterdir()):
+        with contextlib.suppress(OSError):  # filled, or what the setup made of it
             folder.rmdir()
     if launched.refused is not None:
         return f"--setup could not be started: {launched.refused}"

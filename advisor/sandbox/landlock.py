@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import stat
 import struct
 from collections.abc import Mapping
@@ -29,6 +30,37 @@ def version() -> int:
     return kernel.syscall("landlock_create_ruleset", None, 0, VERSION)
 
 
+def _reach_no_process_outside() -> bool:
+    """Bound the signals of this process to itself and those that it starts from now on.
+
+    Returns whether that holds, tried on a process from before.
+    """
+    waits, ends = os.pipe()
+    before = os.fork()
+    if not before:
+        os.close(ends)
+        os.read(waits, 1)
+        os._exit(0)
+    os.close(waits)
+    try:
+        _bound_signals()
+        os.kill(before, 0)
+    except PermissionError:
+        return True
+    finally:
+        os.close(ends)
+        os.waitpid(before, 0)
+    return False
+
+
+def _bound_signals() -> None:
+    bounds = struct.pack("=3Q", 0, 0, SIGNALS)
+    ruleset = kernel.syscall("landlock_create_ruleset", bounds, len(bounds), 0)
+    kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+    kernel.syscall("landlock_restrict_self", ruleset, 0)
+    os.close(ruleset)
+
+
 class Landlock(Sandbox):
     """Confines the command, not its supervisor."""
 
@@ -42,6 +74,7 @@ class Landlock(Sandbox):
         self._foreign = bool(policy["foreign"])
         """Its program may harm others: head of a gate, or code of a fork."""
         self._decides = not policy["undecided"]
+        self._ends_all = False
         self._read = untrusted.readable(policy)
         calls = list(deputies.metadata(self._passes))
         if self._foreign:
@@ -56,6 +89,19 @@ class Landlock(Sandbox):
 
     def enter(self) -> None:
         self._before = layers.files_in(self._filled)
+        if self._foreign and version() >= SCOPES_SINCE:
+            self._ends_all = _reach_no_process_outside()
+
+    def end(self) -> None:
+        """End all that foreign code left, at once: it may start processes faster than one by one.
+
+        The kernel kills every process that the caller may signal, and no fork gets between. That
+        is the program's own, as the supervisor gave up to signal any other.
+        """
+        if self._ends_all:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(-1, signal.SIGKILL)
+        super().end()
 
     def changes(self, copies: str) -> dict[str, Any] | None:
         """Compare the user's folders of downloads with what they were."""

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from advisor.sandbox import landlock as landlocks
 from tests.support import walls
 from tests.support.walls import OTHER_USER, USERS, World, may_run
 from tests.support.ways import seen
@@ -552,6 +553,30 @@ def test_no_process_outlives_its_run(either) -> None:
     either.attack(OUTLIVES)
     held = subprocess.run(["ps", "-u", str(either.user), "-o", "args="], capture_output=True)
     assert str(either.folder) not in held.stdout.decode()
+
+
+STARTS_PROCESSES_ALL_THE_TIME = """
+# each starts the next one and ends, so that its number is old when it is looked at
+end = time.monotonic() + 20
+def hop():
+    while time.monotonic() < end:
+        if os.fork(): os._exit(0)
+        os.setsid()
+    open(os.environ["TMPDIR"] + "/outlived", "w"); os._exit(0)
+for _ in range(4):
+    if os.fork() == 0: hop()
+"""
+
+
+@pytest.mark.slow
+def test_one_that_starts_processes_all_the_time_outlives_no_run(either) -> None:
+    """It is not to be caught one by one, and its ended ones must not keep the supervisor busy."""
+    if either.kind == "landlock" and landlocks.version() < landlocks.SCOPES_SINCE:
+        pytest.skip("the kernel bounds no signals")
+    either.attack(STARTS_PROCESSES_ALL_THE_TIME)
+    held = subprocess.run(["ps", "-u", str(either.user), "-o", "args="], capture_output=True)
+    assert str(either.folder) not in held.stdout.decode()
+    assert list(either.folder.rglob("outlived")) == []
 
 
 GIVES_UP_RIGHTS = """
