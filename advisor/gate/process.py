@@ -13,6 +13,7 @@ from pathlib import Path
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from advisor.analysis import trend
+from advisor.errors import UsageError
 from advisor.executor.engines import Engine
 from advisor.executor.engines.scratch_dir import require_room
 from advisor.files import reading
@@ -32,6 +33,7 @@ from advisor.gate.schema import (
 from advisor.model import Candidate, Failure, MeasurePlan, OutputPattern, Run, Trial
 from advisor.runner.trial import not_judged
 from advisor.sandbox.layers import remove_tree
+from advisor.sandbox.path_policy import is_within
 
 BENCHMARK_JSON = "GPU_ADVISOR_BENCHMARK_JSON"
 """Variable: path for the JSON of a benchmark suite."""
@@ -73,6 +75,7 @@ class ProcessRunner:
         checkout = self.arms[arm]
         caches = self.scratch / "caches" / arm  # else the first arm would compile for both
         entry, limits = program.workload, program.limits
+        cwd = folder_of(program, checkout)
         limit_s = min(limit_s, limits.run_s or RUN_LIMIT_S)
         self.started += 1
         scratch = self.scratch / f"{self.started:03d}-{arm}"
@@ -83,7 +86,7 @@ class ProcessRunner:
             label=arm,
             candidate=Candidate(),
             command=program.argv(checkout),
-            cwd=str(program.cwd(checkout)),
+            cwd=str(cwd),
             scratch=str(scratch),
             env=tuple(environment(program, arm, benchmark_json).items()),
             plan=dataclasses.replace(
@@ -116,6 +119,21 @@ class ProcessRunner:
             return RunEntry(arm=arm, wall_s=result.wall_s, problem=found)
         finally:
             remove_tree(str(scratch))
+
+
+def folder_of(program: Program, checkout: Checkout) -> Path:
+    """Return where `program` runs. Raises UsageError outside of its checkout.
+
+    A setup may leave a link there, and where a program may write its folder it writes for real.
+    """
+    cwd = program.cwd(checkout)
+    if not is_within(os.path.realpath(cwd), os.path.realpath(checkout.top)):
+        msg = (
+            f"The folder {program.folder} leads out of its checkout, to {os.path.realpath(cwd)}. "
+            "Let it be a folder of the repository."
+        )
+        raise UsageError(msg)
+    return cwd
 
 
 def rate_of(program: Program) -> OutputPattern:

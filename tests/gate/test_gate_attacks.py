@@ -14,11 +14,15 @@ from typing import Any
 import pytest
 from hostile import MARK, SECRET, InProgram
 
+from advisor.errors import UsageError
 from advisor.gate.checkout import Checkout
+from advisor.gate.config import Program
+from advisor.gate.process import folder_of
 from advisor.gate.schema import Revision
 from advisor.gate.setup_step import hidden_folders, shown_paths
 from advisor.sandbox.capabilities import FORCED, detect_isolation
 from advisor.sandbox.path_policy import is_within
+from advisor.settings import Workload
 from tests.gate.repos import STEADY, WARM_UPS, Gated, Repo
 
 pytestmark = pytest.mark.slow
@@ -35,8 +39,6 @@ TOKENS = {
     "BACKUP_URL": f"https://user:{SECRET}@example.com/",
 }
 KINDS = ("overlay", "landlock")
-OPEN_UNDER_LANDLOCK = ("call_a_service_of_the_host",)
-"""The guide says so."""
 HARMS_ANY_HOST = (
     "take_the_walls_down", "nest_namespaces", "climb_out_of_the_root",
     "edit_base_through_other_processes",
@@ -136,7 +138,7 @@ def kind(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def test_no_attack_works_and_each_arm_is_measured_all_the_same(host, kind) -> None:
     """Base was not edited, its caches are its own, both builds are there, and the log obeys
     nothing."""
-    found = host.attacked(kind, left_out=OPEN_UNDER_LANDLOCK if kind == "landlock" else ())
+    found = host.attacked(kind)
     time.sleep(6)  # a daemon that lived on would write now
     assert host.worked(found) == set()
     assert (found.record.verdict, found.outputs["verdict"]) == 2 * ("inconclusive",), found.stderr
@@ -202,6 +204,21 @@ def test_interpreters_in_the_home_are_shown(tmp_path) -> None:
         shown = shown_paths(checkout, command, environ=environ)
         assert str(home / wanted) in shown
         assert not any(is_within(f"{home}/secret/key", path) for path in shown)
+
+
+def test_a_folder_that_leads_out_of_its_checkout_runs_nothing(tmp_path) -> None:
+    """A setup may leave a link there, and where writes are allowed they would be real."""
+    top = tmp_path / "checkout"
+    (top / "inside").mkdir(parents=True)
+    (top / "sub").symlink_to(tmp_path)
+    (top / "link").symlink_to("inside")
+    checkout = Checkout(top=top, cwd=top, revision=Revision())
+    entry = Workload(command="python bench.py", unit="unit")
+    for folder in (".", "inside", "link"):
+        program = Program(name="bench", workload=entry, folder=folder)
+        assert folder_of(program, checkout) == top / folder
+    with pytest.raises(UsageError, match="leads out of its checkout"):
+        folder_of(Program(name="bench", workload=entry, folder="sub"), checkout)
 
 
 def test_the_folder_of_the_runner_is_hidden_by_its_marks(tmp_path) -> None:
