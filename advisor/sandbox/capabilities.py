@@ -6,10 +6,11 @@ import hashlib
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -119,14 +120,15 @@ def _try(
             undecided=undecided,
         )
         given = {"policy": dataclasses.asdict(policy), "cwd": cwd, "hidden": hidden}
-        tried = subprocess.run(
-            [sys.executable, "-I", "-S", selftest.__file__],
-            input=json.dumps(given),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=ATTEMPT_LIMIT_S,
-        )
+        with _server(wanted=foreign) as port:
+            tried = subprocess.run(
+                [sys.executable, "-I", "-S", selftest.__file__],
+                input=json.dumps(given | {"port": port}),
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=ATTEMPT_LIMIT_S,
+            )
     except (OSError, subprocess.TimeoutExpired) as problem:
         return str(problem)
     finally:
@@ -135,6 +137,19 @@ def _try(
         return [f"exit code {tried.returncode}", *tried.stderr.strip().splitlines()][-1]
     why: str | None = json.loads(tried.stdout)
     return why
+
+
+@contextlib.contextmanager
+def _server(*, wanted: bool) -> Iterator[int]:
+    """Serve at a port of this host for the context; 0 where that cannot be."""
+    with socket.socket() as server:
+        port = 0
+        if wanted:
+            with contextlib.suppress(OSError):  # a host without a loopback
+                server.bind(("127.0.0.1", 0))
+                server.listen()
+                port = server.getsockname()[1]
+        yield port
 
 
 def trial_policy(

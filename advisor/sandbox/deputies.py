@@ -38,8 +38,14 @@ ADDRESS_BYTES = 128
 """Longest address of a socket, its family included (sockaddr_storage)."""
 CONNECT_LIMIT_S = 0.5
 """A slower connection is answered with EINTR, as by a signal; on a network it goes on by itself."""
-AF_UNIX, AF_VSOCK = 1, 40
-DATAGRAM, RAW, KIND_OF_SOCKET = 2, 3, 0xF
+AF_UNSPEC, AF_UNIX, AF_INET, AF_INET6, AF_NETLINK, AF_VSOCK = 0, 1, 2, 10, 16, 40
+STREAM, DATAGRAM, RAW, KIND_OF_SOCKET = 1, 2, 3, 0xF
+TCP, FAST_OPEN, LISTENS = 6, 0x2000_0000, "0A"
+"""A protocol; MSG_FASTOPEN, which connects with the first message; a state in /proc/net/tcp."""
+NEAR = (bytes(4), bytes(16), bytes(15) + b"\x01")
+"""Addresses of this host beside 127.0.0.0/8: the empty one of each version, and ::1."""
+MAPPED = bytes(10) + b"\xff\xff"
+"""In front of an address of version 4 within one of version 6."""
 
 
 class Target(NamedTuple):
@@ -82,9 +88,10 @@ def _changing(
     return act
 
 
-def connecting(allowed: Sequence[str]) -> tuple[Call, ...]:
+def connecting(allowed: Sequence[str], *, network: bool = True) -> tuple[Call, ...]:
     """Calls that reach sockets of the file tree: in `allowed` alone, and none without a file.
 
+    Without a `network` a program reaches its own servers on this host, and no others.
     A datagram names its target in each message, in memory that cannot be checked. So sockets of
     datagrams are not made at all; what talks to the system's log by them does without.
     """
@@ -95,6 +102,8 @@ def connecting(allowed: Sequence[str]) -> tuple[Call, ...]:
         _require_same_rights(notice.pid)
         with socket.socket(fileno=_copied(notice.pid, notice.word(0))) as own:
             if own.family != socket.AF_UNIX:
+                if not network and not _is_own_server(address):
+                    return errno.ENETUNREACH
                 # not left to the kernel: another socket may have this number by now
                 return _answer(lambda number: _connect(number, address), own.fileno())
             name = address[2:].partition(b"\0")[0]
@@ -118,7 +127,79 @@ def connecting(allowed: Sequence[str]) -> tuple[Call, ...]:
             for numbers in ((41, 198), (53, 199))  # socket, socketpair
             for kind in (DATAGRAM, RAW)
         ),
+        *(() if network else NO_NETWORK),
     )
+
+
+NO_NETWORK = (
+    *(
+        Call(41, 198, error, tests=(Test(0, family), *tests))  # socket
+        for family in (AF_INET, AF_INET6)
+        for error, tests in (
+            (errno.EACCES, (Test(1, STREAM, KIND_OF_SOCKET, differs=True),)),
+            (errno.EPROTONOSUPPORT, (Test(2, 0, differs=True), Test(2, TCP, differs=True))),
+        )
+    ),
+    Call(
+        41,
+        198,
+        errno.EAFNOSUPPORT,
+        tests=tuple(
+            Test(0, family, differs=True)
+            for family in (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK)
+        ),
+    ),
+    *(
+        Call(x86_64, aarch64, errno.EOPNOTSUPP, tests=(Test(flags, FAST_OPEN, FAST_OPEN),))
+        for x86_64, aarch64, flags in ((44, 206, 3), (46, 211, 2), (307, 269, 3))
+    ),  # sendto, sendmsg, sendmmsg
+)
+"""Ways to a network beside a connection of TCP: datagrams, other families, a first message."""
+
+
+def _is_own_server(address: bytes) -> bool:
+    """Return True for an address of this host at which the program listens, or nobody does.
+
+    Nobody else listens there a moment later: the program's own server holds the port.
+    """
+    (family,) = struct.unpack_from("=H", address)
+    (port,) = struct.unpack_from(">H", address, 2)
+    if family in (AF_UNSPEC, AF_NETLINK):  # an end of a connection, and the kernel
+        return True
+    host = {AF_INET: address[4:8], AF_INET6: address[8:24]}.get(family, b"")
+    if (
+        host[:1] != b"\x7f"
+        and host.removeprefix(MAPPED)[:1] != b"\x7f"
+        and host not in NEAR
+    ):
+        return False
+    listening = set(_listening(port))
+    return not listening or listening <= _sockets_of_program()
+
+
+def _listening(port: int) -> Iterator[str]:
+    """Yield the inodes of sockets that listen at a port of TCP."""
+    for name in ("tcp", "tcp6"):
+        with (
+            contextlib.suppress(FileNotFoundError),  # a kernel without version 6
+            open(kernel.proc(f"{os.getpid()}/net/{name}"), encoding="ascii") as file,
+        ):
+            for line in file:
+                words = line.split()
+                if words[3] == LISTENS and int(words[1].rpartition(":")[2], 16) == port:
+                    yield words[9]
+
+
+def _sockets_of_program() -> set[str]:
+    """Return the inodes of all sockets that the program's processes hold open."""
+    found: set[str] = set()
+    for name in filter(str.isdecimal, os.listdir(kernel.proc(""))):
+        with contextlib.suppress(OSError):
+            if _is_inside(int(name)) and int(name) != os.getpid():
+                folder = kernel.proc(f"{name}/fd")
+                links = (os.readlink(f"{folder}/{each}") for each in os.listdir(folder))
+                found |= {link[8:-1] for link in links if link.startswith("socket:[")}
+    return found
 
 
 def _connect(number: int, address: bytes) -> None:
@@ -207,6 +288,20 @@ SHARED_BY_NUMBER = tuple(
     )
 )  # fmt: skip
 """System V's memory, semaphores and messages, and POSIX queues: they outlive a run."""
+OF_OTHERS_SPEED = (
+    Call(221, 223, 0, tests=(Test(3, 4),)),  # fadvise64: DONTNEED
+    Call(28, 233, 0, tests=(Test(2, 20),)),  # madvise: COLD
+    Call(28, 233, 0, tests=(Test(2, 21),)),  # madvise: PAGEOUT
+    Call(440, 440, errno.ENOSYS),  # process_madvise
+)
+"""Advice to take a file out of memory: the next run, maybe the other arm's, would read a disk.
+
+It is taken, and nothing done.
+"""
+TERMINALS = tuple(
+    Call(16, 29, errno.EPERM, tests=(Test(1, request),)) for request in (0x5412, 0x541C)
+)
+"""Keys put into a terminal (TIOCSTI), and the selection of a console (TIOCLINUX)."""
 OF_VIRTUAL_MACHINES = (Call(41, 198, errno.EACCES, tests=(Test(0, AF_VSOCK),)),)
 """Sockets to the host of a virtual machine: no name space of networks holds them."""
 IO_URING = (Call(425, 425, errno.ENOSYS),)

@@ -79,10 +79,14 @@ class Landlock(Sandbox):
         calls = list(deputies.metadata(self._passes))
         if self._foreign:
             calls += [
-                *deputies.connecting((*self._passes, "/dev")),
+                *deputies.connecting(
+                    (*self._passes, "/dev"), network=bool(policy["network"])
+                ),
                 *deputies.others(signals=version() < SCOPES_SINCE),
                 *deputies.KEYS,
                 *deputies.OF_VIRTUAL_MACHINES,
+                *deputies.OF_OTHERS_SPEED,
+                *deputies.TERMINALS,
                 *deputies.SHARED_BY_NUMBER,
             ]
         self.listener = SyscallListener(calls)
@@ -121,7 +125,11 @@ class Landlock(Sandbox):
         if self._foreign and since >= SCOPES_SINCE:
             bounds = struct.pack("=3Q", rights, 0, ABSTRACT_SOCKETS | SIGNALS)
         ruleset = kernel.syscall("landlock_create_ruleset", bounds, len(bounds), 0)
-        for path in (*self._passes, *open_devices(), self._own_processes()):
+        for path in (
+            *self._passes,
+            *open_devices(terminals=not self._foreign),
+            self._own_processes(),
+        ):
             self._allow(ruleset, path, rights)
         for path in (*self._read, "/proc", "/sys") if self._read else ():
             self._allow(ruleset, path, READ)

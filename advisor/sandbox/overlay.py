@@ -51,7 +51,13 @@ class Overlay(Sandbox):
         from advisor.sandbox import deputies
         from advisor.sandbox.seccomp import SyscallListener
 
-        calls = [*deputies.KEYS, *deputies.OF_VIRTUAL_MACHINES, *deputies.IO_URING]
+        calls = [
+            *deputies.KEYS,
+            *deputies.OF_VIRTUAL_MACHINES,
+            *deputies.IO_URING,
+            *deputies.OF_OTHERS_SPEED,
+            *deputies.TERMINALS,
+        ]
         if self._policy["network"]:  # which leaves sockets without a file in reach
             calls += deputies.connecting(("/",))
         self.listener = SyscallListener(calls)
@@ -105,6 +111,7 @@ class Overlay(Sandbox):
         if not self._policy["network"]:
             untrusted.start_loopback()
         untrusted.hide(root, self._policy)
+        untrusted.take_terminals(root)
         self.helpers.add(untrusted.start_init(root))
 
     def _take(self, how: How, path: str, target: str) -> None:

@@ -1,7 +1,8 @@
 """Self-test of one kind of isolation: each wall that the policy promises is tried from inside.
 
 Run as `python -I -S selftest.py`, standard library only. stdin: {"policy": a SandboxPolicy, "cwd",
-"hidden": a folder that the policy hides, or ""}. stdout: why it does not hold, or null.
+"hidden": a folder that the policy hides, or "", "port": of a server of the caller's}. stdout: why
+it does not hold, or null.
 
 A program is forked as a trial's is, confined, and tries to get through each wall, while this
 process decides on its calls as a supervisor does.
@@ -41,15 +42,15 @@ class Outside(NamedTuple):
     abstract: str
     """Name of a socket without a file."""
     port: int
-    """Of a server on this host's own loopback."""
+    """Of a server on this host's own loopback; 0 without one."""
     ipc: int
     """Number of the space of System V's memory and of queues."""
 
 
-def problem_of(policy: dict[str, Any], cwd: str, hidden: str) -> str | None:
+def problem_of(policy: dict[str, Any], cwd: str, hidden: str, port: int = 0) -> str | None:
     """Enter the sandbox and try each wall; return what was wrong."""
     with contextlib.ExitStack() as stack:
-        outside = _outside(stack, cwd, hidden)
+        outside = _outside(stack, cwd, hidden, port)
         read, write = os.pipe()
         sandbox = open_sandbox(policy, cwd)
         may_write = os.access(cwd, os.W_OK)
@@ -70,9 +71,8 @@ def problem_of(policy: dict[str, Any], cwd: str, hidden: str) -> str | None:
         return said or None if said is not None else "the program in it ended early"
 
 
-def _outside(stack: contextlib.ExitStack, cwd: str, hidden: str) -> Outside:
+def _outside(stack: contextlib.ExitStack, cwd: str, hidden: str, port: int) -> Outside:
     abstract = f"gpu-advisor-{os.getpid()}-{os.urandom(4).hex()}"
-    port = 0
     if hidden:
         with open(os.path.join(hidden, KEY), "w"):
             pass
@@ -80,11 +80,6 @@ def _outside(stack: contextlib.ExitStack, cwd: str, hidden: str) -> Outside:
             server = stack.enter_context(socket.socket(socket.AF_UNIX))
             server.bind(address)
             server.listen()
-        with contextlib.suppress(OSError):  # a host without a loopback
-            near = stack.enter_context(socket.socket())
-            near.bind(("127.0.0.1", 0))
-            near.listen()
-            port = near.getsockname()[1]
     ipc = os.stat("/proc/self/ns/ipc").st_ino
     return Outside(cwd, hidden, os.getpid(), abstract, port, ipc)
 
@@ -197,9 +192,7 @@ def _walls(policy: dict[str, Any], outside: Outside) -> Iterator[tuple[str, Atte
         ("host's", "\0" + outside.abstract),
     ):
         yield f"a connection to a {kind}", lambda name=name: _connects(name)  # type: ignore[misc]
-    if (
-        not landlock and not policy["network"] and outside.port
-    ):  # Landlock closes no network
+    if not policy["network"] and outside.port:
         yield "a connection to the host", lambda: _connects_near(outside.port)
     if os.getpid() != outside.pid:  # whose number may be one in a process space of its own
         yield "a signal to a process outside", lambda: _done(os.kill, outside.pid, 0)

@@ -2,10 +2,12 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,7 +69,10 @@ def test_a_host_without_any_isolation_is_no_refusal(tmp_path) -> None:
 BROKEN = {
     "a change of a mode": ("landlock", "advisor.sandbox.deputies.metadata", "lambda _: ()"),
     "a connection to a hidden socket": (
-        "landlock", "advisor.sandbox.deputies.connecting", "lambda _: ()",
+        "landlock", "advisor.sandbox.deputies.connecting", "lambda *_, **__: ()",
+    ),
+    "a connection to the host": (
+        "landlock", "advisor.sandbox.deputies._is_own_server", "lambda _: True",
     ),
     "another's CPUs": ("landlock", "advisor.sandbox.deputies.others", "lambda **_: ()"),
     "memory shared by number": ("landlock", "advisor.sandbox.deputies.SHARED_BY_NUMBER", "()"),
@@ -105,13 +110,15 @@ def test_a_wall_that_does_not_stand_is_found(tmp_path, wall) -> None:
         hidden=(str(tmp_path / "hidden"),),
         network=False,
     )
-    given = {
+    given: dict[str, Any] = {
         "policy": asdict(policy),
         "cwd": str(tmp_path / "project"),
         "hidden": str(tmp_path / "hidden"),
     }
-    words = (sys.executable, "-c", TRIES, f"{name} = {value}", json.dumps(given))
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        given["port"] = server.getsockname()[1]
+        words = (sys.executable, "-c", TRIES, f"{name} = {value}", json.dumps(given))
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == f"{wall} went through"
 
 

@@ -5,6 +5,8 @@ a minute in the nightly tests.
 """
 
 import contextlib
+import ctypes
+import mmap
 import os
 import socket
 import subprocess
@@ -217,6 +219,114 @@ def test_sockets_without_a_file_and_datagrams_reach_nobody(either) -> None:
     assert found.output == ""
 
 
+NO_NETWORK = """
+def connects(host, port): socket.create_connection((host, port), timeout=3).close()
+tried("a server of the host", lambda: connects("127.0.0.1", OUTSIDE))
+tried("by its other names", lambda: connects("127.1.2.3", OUTSIDE))
+tried("by the empty name", lambda: connects("0.0.0.0", OUTSIDE))
+tried("by version 6", lambda: connects("::ffff:127.0.0.1", OUTSIDE))
+tried("another host", lambda: connects("192.0.2.1", 80))
+def first(family, kind=socket.SOCK_STREAM, flags=0x20000000):
+    with socket.socket(family, kind) as out: out.sendto(b"x", flags, ("127.0.0.1", OUTSIDE))
+tried("a first message", lambda: first(socket.AF_INET))
+for name, words in {"raw packets": (17, 3, 0), "SCTP": (2, 1, 132), "the machine": (40, 1),
+                    "Bluetooth": (31, 1, 3)}.items():
+    tried("a socket for " + name, lambda: socket.socket(*words).close())
+# a server of its own gives its place to nobody, and works as ever
+def own(host, family=socket.AF_INET):
+    with socket.create_server((host, 0), family=family) as server:
+        client = socket.create_connection(server.getsockname()[:2], timeout=3)
+        peer, _ = server.accept(); peer.sendall(b"hello"); through(client.recv(9).decode())
+        client.close(); peer.close()
+own("127.0.0.1"); own("")
+if socket.has_ipv6:
+    try: own("::1", socket.AF_INET6)
+    except OSError as problem: through("hello" if problem.errno == errno.EADDRNOTAVAIL else problem)
+else: through("hello")
+import subprocess
+server = socket.create_server(("127.0.0.1", 0))
+code = f"import socket; socket.create_connection(('127.0.0.1', {server.getsockname()[1]}), 3)"
+subprocess.run([sys.executable, "-c", code], check=True)
+refused = socket.socket()
+try: refused.connect(("127.0.0.1", 1))
+except ConnectionRefusedError: through("refused")
+"""
+
+
+def test_without_a_network_a_program_reaches_its_own_servers_alone(either) -> None:
+    """Neither those of this host, nor other hosts, by any protocol."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        found = either.attack(NO_NETWORK, network=False, outside=port)
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+    assert found.refused == ""
+    assert found.output == "hello\nhello\nhello\nrefused\n"
+
+
+TERMINALS = """
+for name in (TERMINAL, f"/proc/self/root{TERMINAL}"):
+    tried("writes to a terminal", lambda: os.write(os.open(name, os.O_WRONLY | os.O_NOCTTY), b"x"))
+    tried("reads a terminal", lambda: os.close(os.open(name, os.O_RDONLY | os.O_NOCTTY)))
+tried("opens the terminal", lambda: os.close(os.open("/dev/tty", os.O_RDWR)))
+import fcntl
+def types():
+    main, other = os.openpty(); fcntl.ioctl(other, 0x5412, b"x")
+tried("types", types)
+"""
+
+
+def test_terminals_of_the_user_cannot_be_opened(either) -> None:
+    """What is typed there is read by nobody else, and what stands there is written by none."""
+    main, other = os.openpty()
+    try:
+        name = os.ttyname(other)
+        os.chown(name, either.user, -1)
+        assert either.attack(f"TERMINAL = {name!r}\n" + TERMINALS).output == ""
+    finally:
+        os.close(main)
+        os.close(other)
+
+
+EVICTS = """
+file = os.open(BESIDE + "/large", os.O_RDONLY)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p] + [ctypes.c_long] * 5
+place = libc.mmap(None, SIZE, 1, 1, file, 0)
+for page in range(0, SIZE, 4096): ctypes.string_at(place + page, 1)
+libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_long, ctypes.c_int]
+for advice in (20, 21): libc.madvise(place, SIZE, advice)
+libc.munmap(ctypes.c_void_p(place), ctypes.c_long(SIZE))
+os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+"""
+
+
+def in_memory(path: Path) -> float:
+    """Share of a file that the kernel holds in memory."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, *[ctypes.c_long] * 5]
+    size = path.stat().st_size
+    pages = ctypes.create_string_buffer(-(-size // mmap.PAGESIZE))
+    with path.open("r+b") as file:
+        place = libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, file.fileno(), 0)
+        assert libc.mincore(ctypes.c_void_p(place), ctypes.c_size_t(size), pages) == 0
+        libc.munmap(ctypes.c_void_p(place), ctypes.c_size_t(size))
+    return sum(page & 1 for page in pages.raw) / len(pages)
+
+
+def test_no_file_is_taken_out_of_memory(either) -> None:
+    """Base would read it from a disk, in each of its runs, and head never."""
+    file = either.beside / "large"
+    file.write_bytes(os.urandom(4 << 20))
+    os.chown(file, either.user, either.user)
+    os.sync()
+    assert in_memory(file) == 1
+    either.attack(f"SIZE = {4 << 20}\n" + EVICTS)
+    assert in_memory(file) > 0.9
+
+
 OWN_SOCKETS = """
 import multiprocessing.connection as mc
 os.chdir(os.environ["TMPDIR"])
@@ -386,7 +496,7 @@ tried("a device elsewhere",
 USUAL_DEVICES = """
 open("/dev/null", "w").write("x"); os.urandom(4); open("/dev/zero", "rb").read(3)
 open("/dev/shm/walls", "w").write("x"); os.unlink("/dev/shm/walls")
-main, other = os.openpty(); os.write(main, b"x")
+if TERMINALS: main, other = os.openpty(); os.write(main, b"x")
 open("/proc/self/comm").read(); open("/proc/self/oom_score_adj", "w").write("600")
 assert os.listdir("/sys/class"); through("done")
 """
@@ -400,7 +510,9 @@ def test_the_kernels_files_and_disks_cannot_be_written(either, foreign) -> None:
 
 @pytest.mark.parametrize("foreign", [True, False], ids=["foreign", "own"])
 def test_usual_devices_and_its_own_process_work(either, foreign) -> None:
-    assert either.attack(USUAL_DEVICES, foreign=foreign).output == "done\n"
+    terminals = not foreign or either.kind == "overlay"
+    code = f"TERMINALS = {terminals}\n{USUAL_DEVICES}"
+    assert either.attack(code, foreign=foreign).output == "done\n"
 
 
 CAPABILITIES = """
