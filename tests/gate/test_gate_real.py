@@ -281,8 +281,9 @@ def alive(marker: str) -> bool:
 
 
 def test_a_look_that_does_not_fit_is_not_begun(two) -> None:
-    slow = "import time; time.sleep(0.5); print('throughput: 100')"
-    found = two(slow, slow).gate(*BENCH, "--max-minutes", "0.1", "--bisect-exit")
+    # five pairs sleep for 40 s; the warm-ups have 30 s for 8 s of sleep
+    slow = "import time; time.sleep(4); print('throughput: 100')"
+    found = two(slow, slow).gate(*BENCH, "--max-minutes", "0.5", "--bisect-exit")
     assert (found.code, found.record.verdict) == (125, "inconclusive"), found.stderr
     assert not found.record.programs[0].pairs
     assert re.search(r"budget .* give --max-minutes \d+ or more", found.record.reason)
@@ -293,7 +294,7 @@ import os, pathlib, time
 turns = pathlib.Path(os.environ["TURNS"])
 with turns.open("a") as file:
     file.write(".")
-if len(turns.read_text()) >= 5:
+if len(turns.read_text()) >= 3:  # the first after the warm-ups
     time.sleep(600)
 print("throughput: 100")
 """
@@ -342,7 +343,7 @@ def test_a_setup_leaves_nothing_running(tmp_path, monkeypatch) -> None:
 def test_a_signal_in_the_middle_ends_with_a_partial_report(two, number) -> None:
     """Exit code 4, outputs set, pairs so far kept, no process of the program left."""
     marker = f"gate-signal-test-{os.getpid()}-{number}"
-    slow = "import time; time.sleep(1); print('throughput: 1')"
+    slow = "import time; time.sleep(3); print('throughput: 1')"
     repo = two(slow, slow).on_github()
     command = repo.command("--command", f"python bench.py {marker}")
     with begun(*command, cwd=repo.path, env=repo.environment()) as gate:
@@ -395,8 +396,10 @@ def test_two_gates_on_one_card_wait_for_each_other(two, tmp_path) -> None:
     repo.env |= nvml_stub.build(tmp_path / "nvml").env(repo.env)
     with begun(*repo.command(*BENCH), cwd=repo.path, env=repo.environment()) as first:
         first.stderr.readline()
+        first.send_signal(signal.SIGSTOP)  # so that it holds the card however slow the second is
         second = repo.gate(*BENCH, "--max-minutes", "0.02")
         first.terminate()
+        first.send_signal(signal.SIGCONT)
         first.communicate()
     assert second.code == 4
     assert "Another gpu-advisor" in second.stderr

@@ -331,7 +331,7 @@ def test_nothing_is_left_when_the_whole_tree_is_killed(tmp_path, project) -> Non
     scratch = str(tmp_path / "scratch")
     words = [sys.executable, "-c", code, str(project), scratch]
     caller = psutil.Popen(words, cwd=ROOT, env={**os.environ, FORCED: "overlay"})
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while len(family := [caller, *caller.children(recursive=True)]) < 3 or not _sleeps(family):
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -340,11 +340,15 @@ def test_nothing_is_left_when_the_whole_tree_is_killed(tmp_path, project) -> Non
     for process in family:
         with contextlib.suppress(psutil.NoSuchProcess):  # the supervisor ends it, too
             process.kill()
-    psutil.wait_procs(family, timeout=10)
+    psutil.wait_procs(family, timeout=60)
     assert [process for process in family if process.is_running()] == []
     assert scratch not in Path("/proc/self/mountinfo").read_text()
     assert (project / "mine.txt").read_text() == "precious"
 
 
 def _sleeps(family: list[psutil.Process]) -> bool:
-    return any(process.name() == "sleep" for process in family)
+    for process in family:
+        with contextlib.suppress(psutil.NoSuchProcess):  # such as a self-test that ended
+            if process.name() == "sleep":
+                return True
+    return False
