@@ -20,7 +20,7 @@ from advisor.errors import AdvisorError, InterruptedByUserError, UsageError
 
 COMMANDS = {
     "optimize": "tune a config by short measured runs of your own command",
-    "compare": "two to six configs or commands against each other; changes nothing",
+    "compare": "configs or commands, or your edits against a commit; changes nothing",
     "inspect": "show the knobs of a config; runs nothing",
     "profile": "two measured runs: where the time goes; changes nothing",
     "predict": "speed and memory on GPUs that are not here; changes nothing",
@@ -29,8 +29,9 @@ COMMANDS = {
     "gate": "fail CI on throughput regressions that are proven",
     "revert": "give the original config back",
     "report": "render report.md again from report.json, or one HTML page",
+    "skill": "a page for automated agents: when to call what",
 }
-WITHOUT_COMMAND = {"gpus", "revert", "report"}
+WITHOUT_COMMAND = {"gpus", "revert", "report", "skill"}
 
 
 def module_of(name: str) -> Any:

@@ -1,6 +1,6 @@
 """Error rates of the gate's test in simulated worlds, through the code that gives real verdicts.
 
-    python -m benchmarks.gate_error_rates [--seeds 2000]
+    python -m benchmarks.gate_error_rates [--seeds 2000] [--keep]
 
 A world says how the rates of processes scatter and drift on a runner. A true drop is one of the
 mean rate: without one both arms do the same work in the same time in the long run, but for a
@@ -8,7 +8,8 @@ build's layout, which no number of processes of one build averages out.
 
 For each world and each true drop many gates are played with `sequential_test.judge`. The second
 table plays gates of several workloads, all of them at the threshold or at no change: its figures
-are gates in which any workload is red.
+are gates in which any workload is red. With `--keep` the same worlds are played for the referee
+of a change, which keeps or drops it (`sequential_test.keep_or_drop`).
 """
 
 import argparse
@@ -19,12 +20,15 @@ from dataclasses import dataclass
 
 from advisor.gate.runner import orders
 from advisor.gate.schema import ARMS
-from advisor.gate.sequential_test import LOOKS, judge
+from advisor.gate.sequential_test import LOOKS, judge, keep_or_drop
 
 DROPS = (0.0, 0.03, 0.05, 0.08)
 FAMILIES = (1, 10, 20)
 THRESHOLD = 0.05
 TAU = -math.log1p(-THRESHOLD)
+WORTH = 0.02
+WANTED = math.log1p(WORTH)
+GAINS = (0.0, 0.01, 0.02, 0.05, 0.10)
 PROCESSES = 48
 """Of a gate of the most pairs: the span over which a drift is given."""
 
@@ -153,6 +157,34 @@ def rates(world: World, drop: float, seeds: int) -> dict[str, float]:
     return shares | {"pairs": pairs / seeds}
 
 
+def rulings(world: World, gain: float, seeds: int) -> dict[str, float]:
+    """Share of each ruling on a change of this true gain, in percent, and the mean of pairs."""
+    counts: Counter[str] = Counter()
+    pairs = 0
+    for seed in range(seeds):
+        differences = draw(world, -gain, f"{world.name}/{gain}/{seed}", LOOKS[-1])
+        found = keep_or_drop([-each for each in differences], WANTED)
+        counts[found.ruling] += 1
+        pairs += found.gain.n
+    shares = {name: 100 * counts[name] / seeds for name in ("keep", "drop", "undecided")}
+    return shares | {"pairs": pairs / seeds}
+
+
+def print_rulings(seeds: int) -> None:
+    """Table of the referee."""
+    print(f"{seeds} calls a row; a gain of {WORTH:.0%} is worth keeping, looks {LOOKS}\n")
+    print("| world | true gain | keep % | drop % | undecided % | pairs |")
+    print("|---|---|---|---|---|---|")
+    for world in WORLDS:
+        for gain in GAINS:
+            row = rulings(world, gain, seeds)
+            print(
+                f"| {world.name} | {gain:.0%} | {row['keep']:.1f} | {row['drop']:.1f} "
+                f"| {row['undecided']:.1f} | {row['pairs']:.1f} |",
+                flush=True,
+            )
+
+
 def any_red(world: World, drop: float, seeds: int, workloads: int) -> float:
     """Percent of gates of so many workloads in which at least one is red."""
     red = 0
@@ -169,7 +201,11 @@ def any_red(world: World, drop: float, seeds: int, workloads: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seeds", type=int, default=2000)
+    parser.add_argument("--keep", action="store_true", help="play the referee's rule")
     args = parser.parse_args()
+    if args.keep:
+        print_rulings(args.seeds)
+        return
     print(f"{args.seeds} gates a row; threshold {THRESHOLD:.0%}, looks {LOOKS}\n")
     print("| world | true drop | pass % | red % | inconclusive % | pairs |")
     print("|---|---|---|---|---|---|")

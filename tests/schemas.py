@@ -1,4 +1,4 @@
-"""JSON Schemas of report.json, gate.json and gpu-advisor.toml.
+"""JSON Schemas of report.json, gate.json, a referee's ruling and gpu-advisor.toml.
 
 `python -m tests.schemas` writes the committed files anew.
 """
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from advisor.gate.schema import GateRecord
+from advisor.gate.schema import GateRecord, RefereeRecord
 from advisor.report.schema import Report
 from advisor.settings import Settings
 
@@ -18,6 +18,7 @@ DIALECT = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
 SCHEMAS: dict[Path, type[BaseModel]] = {
     ROOT / "docs" / "report.schema.json": Report,
     ROOT / "docs" / "gate.schema.json": GateRecord,
+    ROOT / "docs" / "referee.schema.json": RefereeRecord,
     ROOT / "gpu-advisor.schema.json": Settings,
 }
 """Committed files, and the model of each."""

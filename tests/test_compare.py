@@ -112,6 +112,22 @@ def test_commands_are_compared_as_a_whole(compare) -> None:
     assert len(found["A"]["runs"]) == len(found["B"]["runs"]) == 2
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("second", "code", "ruling", "cause"),
+    [("b.yaml", 0, "keep", "gain-proven"), ("crash.yaml", 1, "drop", "failed")],
+)
+def test_rounds_end_once_a_change_is_worth_keeping_or_is_not(
+    compare, second, code, ruling, cause
+) -> None:
+    """Five rounds are the fewest of that test, whatever number is asked for."""
+    ended, out, err = compare("--json", "--keep-if", "2%", "a.yaml", second)
+    found = json.loads(out)
+    assert (ended, found["ruling"]["verdict"]) == (code, ruling), err
+    assert found["ruling"]["cause"] == cause
+    assert found["rounds"] == (5 if ruling == "keep" else 0)
+
+
 @pytest.fixture
 def with_quality(project: Path) -> Path:
     """The project, whose settings declare a measure."""

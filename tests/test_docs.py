@@ -54,12 +54,11 @@ def test_every_config_that_the_page_of_workloads_names_exists(root) -> None:
     [
         ("isolation.md", r"(.*)", {"benchmark"}),
         ("gate.md", r"\n## Security\n(.*?)\n## ", {"none"}),  # settings of GitHub and of a host
+        ("referee.md", r"\n## What an edit cannot fake\n(.*?)\n## ", set()),
     ],
-    ids=["isolation", "gate"],
+    ids=["isolation", "gate", "referee"],
 )
-def test_each_sentence_on_security_names_the_test_that_holds_it(
-    root, page, section, left_out
-) -> None:
+def test_each_promise_names_the_test_that_holds_it(root, page, section, left_out) -> None:
     """In a comment at the end of its line; only headings and what introduces a list need none."""
     text = "\n".join(path.read_text() for path in (root / "tests").rglob("test_*.py"))
     tests = set(re.findall(r"^def (test_\w+)", text, re.MULTILINE)) | left_out

@@ -1,11 +1,13 @@
-"""The commands of the how-to page run, in a project as the page has it."""
+"""The commands of the how-to page, and of the page for agents, run in a project as they have it."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from advisor.errors import OPTIMIZE_EXIT_CODES, BudgetTooSmallError
 from tests.support import pages
+from tests.support.processes import ran
 
 TRAIN = """\
 import argparse
@@ -75,3 +77,28 @@ def test_each_command_of_the_page_runs(project) -> None:
     for block, code, stdout, stderr in pages.run(found, project, HOME=str(project / "home")):
         assert code in {0, *ENDS.get(pages.command_of(block), ())}, block + stdout + stderr
         assert "Traceback" not in stderr, block + stderr
+
+
+OF_AGENTS = {
+    "--keep-if 2% --budget 5m": "--keep-if 2% --budget 20s --window 0.5s",
+    "--budget 10m": "--budget 20s --window 0.5s",
+    "config.yaml": "config/train.yaml",
+    "profile": "profile --window 0.5s",
+    "-- python train.py\n": "-- python train.py --config config/train.yaml\n",
+}
+"""What the project has elsewhere, and times shorter than an agent would give."""
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_each_command_of_the_page_for_agents_runs(project) -> None:
+    git = ("git", "-c", "user.name=Dev", "-c", "user.email=dev@example.com")
+    for words in (("init", "-q"), ("add", "-A"), ("commit", "-q", "-m", "what works")):
+        ran(*git, *words, cwd=project, check=True)
+    (project / "train.py").write_text(f"{TRAIN}# an edit\n")
+    found = pages.blocks("../templates/skill.md", "sh", OF_AGENTS)
+    ends = {"compare": {0, 1, 3}, "optimize": ENDS["optimize"], "profile": set()}
+    for block, code, stdout, stderr in pages.run(found, project):
+        assert code in {0, *ends[pages.command_of(block)]}, block + stdout + stderr
+        assert "Traceback" not in stderr, block + stderr
+        assert json.loads(stdout), block

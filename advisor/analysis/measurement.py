@@ -143,6 +143,7 @@ def effects_of(loader: LoaderFacts, module: ModuleFacts) -> Effects:
         autocast_dtype=autocast_dtype,
         input_shapes=module.shapes,
         model_site=module.site,
+        parameters=module.parameters or None,
         inputs=module.inputs,
         outputs=module.outputs,
         **seen,

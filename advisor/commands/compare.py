@@ -8,7 +8,7 @@ import os
 import shlex
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, Literal
@@ -21,6 +21,8 @@ from advisor.errors import BudgetTooSmallError, TrialFailedError, UsageError
 from advisor.executor.comparison import UNDER_LOAD, Comparison, work_differences
 from advisor.executor.executor import Executor
 from advisor.executor.requests import ABTest, SkippedRun, TrialRequest, Variant
+from advisor.gate import referee
+from advisor.gate.sequential_test import LOOKS, Decision, keep_or_drop
 from advisor.model import UNFINISHED, Failure, Interval, MeasurePlan, Purpose, Run
 from advisor.objective import THROUGHPUT
 from advisor.quality import judge, patterns, read_measures
@@ -101,6 +103,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--report", type=Path, metavar="PATH", help="write the table as Markdown, too"
     )
+    parser.add_argument(
+        "--base-ref",
+        metavar="REV",
+        help="compare the working tree with this commit: keep the change, or drop it",
+    )
+    parser.add_argument(
+        "--keep-if",
+        type=invocation.argument(_gain),
+        metavar="SHARE",
+        help="gain worth keeping; rounds end once it is proven or ruled out (default 2%%)",
+    )
+    parser.add_argument(
+        "--link",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="with --base-ref: data that git ignores, shown to base too",
+    )
     invocation.add_flags(
         parser,
         *(
@@ -118,6 +138,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
     """Compare variants: 1 for a slower or broken one, 3 if undecided."""
     started = time.monotonic()
+    if args.base_ref is not None:
+        _require_alone(args, command or [])
+        return referee.run(args, command)
+    if args.keep_if is not None:
+        args.rounds = LOOKS[-1]
     if args.rounds < FEWEST or not 0 < args.threshold < 100:
         msg = (
             f"--rounds {args.rounds} --threshold {args.threshold:g}: an interval needs {FEWEST} "
@@ -125,6 +150,9 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         )
         raise UsageError(msg)
     arms = arms_of(args, command or [])
+    if args.keep_if is not None and len(arms) > FEWEST:
+        msg = f"--keep-if rules on one change: name two variants, not {len(arms)}."
+        raise UsageError(msg)
     never = [path for arm in arms for path in arm.asked.paths]
     places = [args.report] if args.report else []
     claimed = files.claim(places, never=never, overwrite=args.overwrite)
@@ -136,7 +164,27 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         page = f"# {names}\n\n{body}\n\n{files.MARKS['.md']}\n"
         claimed.write(args.report, page.encode(errors="replace"))
     output.show(found, text, as_json=args.json)
+    if found["ruling"]:
+        return referee.EXIT_CODES[found["ruling"]["verdict"]]
     return EXIT_CODES[found["outcome"]]
+
+
+def _gain(text: str) -> float:
+    share = settings.parse_share(text)
+    if not 0 < share < 10:
+        msg = f"{text!r} must lie above 0 %; write 2% or 0.02"
+        raise ValueError(msg)
+    return share
+
+
+def _require_alone(args: argparse.Namespace, command: Sequence[str]) -> None:
+    """Refuse what a comparison with a commit does not take. Raises UsageError."""
+    if args.configs or args.ranks or SEPARATOR in command:
+        msg = (
+            "--base-ref compares one command in two commits, without configs, --ranks or "
+            f"{SEPARATOR}: `gpu-advisor compare --base-ref {args.base_ref} -- python train.py`."
+        )
+        raise UsageError(msg)
 
 
 @dataclass(kw_only=True)
@@ -293,8 +341,47 @@ def measure(arms: list[Arm], args: argparse.Namespace, started: float) -> dict[s
         "unit": counted.unit if counted else first.workload.unit,
         "rounds": len(rounds.counted) if rounds else 0,
         "threshold": args.threshold / 100,
+        "ruling": ruling(arms, rounds, args.keep_if),
         "variants": [arm.as_object(rounds) for arm in arms],
         "notes": notes,
+    }
+
+
+def decision_of(rounds: Comparison, keep_if: float) -> Decision:
+    """Sequential test of the second variant against the first, over the rounds that count."""
+    gains = rounds.log_gains(THROUGHPUT, rounds.ab_test.names[-1], rounds.counted)
+    return keep_or_drop(gains, math.log1p(keep_if))
+
+
+def ruling(
+    arms: Sequence[Arm], rounds: Comparison | None, keep_if: float | None
+) -> dict[str, Any] | None:
+    """Whether to keep the second variant: other work, failures and worse outputs drop it."""
+    if keep_if is None:
+        return None
+    arm = arms[-1]
+    if arm.verdict in UNFIT:
+        return {
+            "verdict": "drop",
+            "cause": arm.verdict,
+            "keep_if": keep_if,
+            "confidence": None,
+        }
+    if rounds is None or not rounds.counted:
+        return {
+            "verdict": "undecided",
+            "cause": "budget",
+            "keep_if": keep_if,
+            "confidence": None,
+        }
+    found = decision_of(rounds, keep_if)
+    causes = {"keep": "gain-proven", "drop": "gain-ruled-out"}
+    left = "budget" if rounds.cut_short else "noise"
+    return {
+        "verdict": found.ruling,
+        "cause": causes.get(found.ruling, left),
+        "keep_if": keep_if,
+        "confidence": found.confidence,
     }
 
 
@@ -390,7 +477,20 @@ def compare(
     if len(arms) < FEWEST:
         return None
     requests = tuple(request(arm, "confirm", args.window) for arm in arms)
-    found = run_rounds(arms, executor, requests, args.rounds)
+    keep_if = args.keep_if
+
+    def decided(so_far: Comparison) -> bool:
+        return (
+            decision_of(so_far, keep_if).ruling != "undecided" if so_far.counted else False
+        )
+
+    found = run_rounds(
+        arms,
+        executor,
+        requests,
+        args.rounds,
+        decided=decided if keep_if is not None else None,
+    )
     works = [list(filter(None, (arm.warm_up, *found.runs(arm.name)))) for arm in arms]
     for arm, work in zip(arms[1:], works[1:], strict=True):
         if different := work_differences(works[0], work):
@@ -413,12 +513,17 @@ def later_items(first: Sequence[Run], runs: Sequence[Run], threshold: float) -> 
 
 
 def run_rounds(
-    arms: Sequence[Arm], executor: Executor, requests: tuple[TrialRequest, ...], rounds: int
+    arms: Sequence[Arm],
+    executor: Executor,
+    requests: tuple[TrialRequest, ...],
+    rounds: int,
+    decided: Callable[[Comparison], bool] | None = None,
 ) -> Comparison:
     purpose, names = requests[0].purpose, tuple(arm.name for arm in arms)
-    return executor.compare(
-        ABTest(purpose=purpose, requests=requests, names=names, rounds=rounds)
+    test = ABTest(
+        purpose=purpose, requests=requests, names=names, rounds=rounds, decided=decided
     )
+    return executor.compare(test)
 
 
 def check_quality(arms: Sequence[Arm], executor: Executor) -> None:
@@ -511,6 +616,12 @@ def as_table(found: dict[str, Any]) -> str:
     rounds = numbers.many(found["rounds"], "interleaved round")
     lines.append(f"{rounds} of fresh processes; brackets are 95 % intervals.")
     lines += [*found["notes"], "", ranking(variants, found["threshold"])]
+    if found["ruling"]:
+        ruled, share = (
+            found["ruling"]["verdict"],
+            numbers.percent(found["ruling"]["keep_if"]),
+        )
+        lines.append(f"{referee.WORDS[ruled]}: B, if {share} or more is worth keeping.")
     return "\n".join(lines).rstrip()
 
 

@@ -398,11 +398,15 @@ class _Rounds:
             ):
                 self.rounds.append(each)
                 self._tell()
-                if each.failed or not self._missing():
+                if each.failed or not self._missing() or self._decided():
                     break
         except _SpentError:
             self.cut_short = True
         return self._comparison()
+
+    def _decided(self) -> bool:
+        decided = self.ab_test.decided
+        return decided is not None and decided(self._comparison())
 
     def _tell(self) -> None:
         """Tell the listener how far the comparison is."""

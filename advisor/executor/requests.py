@@ -1,9 +1,9 @@
 """Requests for measurements and their results, all frozen."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from advisor import config as documents
 from advisor.config import argv
@@ -77,6 +77,8 @@ class ABTest:
     """Standard deviation of a log ratio of two equal processes, known before."""
     finish_once: bool = False
     """In round one the last variant finishes a whole item."""
+    decided: Callable[[Any], bool] | None = None
+    """Ends the rounds once true of the `Comparison` so far; its errors must allow for the looks."""
 
     @property
     def by_name(self) -> dict[str, TrialRequest]:

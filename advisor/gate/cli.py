@@ -27,7 +27,7 @@ from advisor.executor.engines.turn import taken
 from advisor.files import Claim, claim
 from advisor.gate import checkout, config, github, history, report, setup_step
 from advisor.gate.process import ProcessRunner
-from advisor.gate.runner import Session, measured, say
+from advisor.gate.runner import Session, gate_rule, measured, say
 from advisor.gate.schema import ARMS, GateRecord, Inputs, Mode, Variant, Verdict
 from advisor.machine.host import read_machine
 from advisor.model import Machine
@@ -204,10 +204,15 @@ def _measure(args: argparse.Namespace, inputs: Inputs, job: github.Job) -> GateR
         )
         same = base.revision.sha == head.revision.sha and not head.revision.dirty
         mode: Mode = "history" if args.history else "noise" if same else "ab"
-        session = Session(processes=processes, selected=programs, inputs=inputs, mode=mode)
+        session = Session(
+            processes=processes,
+            selected=programs,
+            inputs=inputs,
+            rule=gate_rule(inputs, mode),
+        )
         if args.setup:
             _set_up(args.setup, session, cancel)
-        record = measured(session, host)
+        record = measured(session, host, mode)
         if args.history:
             record = _judged(record, args.history)
     notes = [*record.notes, *setup_step.isolation_notes(cwd, unprotected, job.withheld)]

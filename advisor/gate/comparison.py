@@ -14,13 +14,14 @@ from advisor.gate.schema import (
     ARMS,
     LARGEST,
     SMALLEST,
+    Cause,
     ProgramEntry,
     Rate,
     RunEntry,
     Variant,
     WorkloadVerdict,
 )
-from advisor.gate.sequential_test import CORRELATED, Judgement
+from advisor.gate.sequential_test import CORRELATED, Judgement, Outcome
 from advisor.model import Run
 from advisor.numbers import number
 from advisor.objective import METRICS
@@ -36,6 +37,13 @@ def figures(run: Run) -> dict[str, Rate]:
         for name, unit in FIGURES.items()
         if (value := METRICS[name].read(run)) and SMALLEST <= value <= LARGEST
     }
+
+
+CAUSES: dict[Outcome, Cause] = {
+    "pass": "not-slower",
+    "regression": "slower",
+    "inconclusive": "undecided",
+}
 
 
 class Workload(NamedTuple):
@@ -139,6 +147,7 @@ class Comparison:
             arm: statistics.median(rate.mean for rate in self.rates[arm]) for arm in ARMS
         }
         notes = []
+        cause = CAUSES[judgement.outcome]
         if not is_rate:
             shown = ", ".join(f"{arm} {number(medians[arm])} {unit}" for arm in ARMS)
             notes.append(f"median {self.workload.figure}: {shown}")
@@ -147,7 +156,7 @@ class Comparison:
         outcome, reason = judgement.outcome, self._reason(judgement, low, high)
         owed = numbers.percent(abs(math.expm1(statistics.median(self.later_items))))
         if fair is not None and fair.outcome != outcome:
-            outcome = "inconclusive"
+            outcome, cause = "inconclusive", "unequal-items"
             reason = (
                 f"base and head were measured on items of unequal cost, which may be {owed} of "
                 "the difference; shuffle the data, or let a run go to its end"
@@ -158,6 +167,7 @@ class Comparison:
             better=self.rates["head"][0].better,
             threshold=self.threshold,
             verdict=outcome,
+            cause=cause,
             reason=reason,
             slowdown_pct=self.worse_pct(interval.estimate),
             ci_low_pct=low,

@@ -53,9 +53,16 @@ class Program:
 
 
 def choose(
-    head: Checkout, workloads: Sequence[str], command: str | None
+    head: Checkout,
+    workloads: Sequence[str],
+    command: str | None,
+    *,
+    typed: str = "--command CMD",
 ) -> tuple[Program, ...]:
-    """Programs to gate, as head defines them. Raises UsageError, SettingsError."""
+    """Programs to gate, as head defines them. Raises UsageError, SettingsError.
+
+    `typed`: how the caller takes a command.
+    """
     if command is not None:
         if workloads:
             msg = "--command and --workload exclude each other. Give one of them."
@@ -75,7 +82,7 @@ def choose(
             f"There is no workload {missing[0]!r}" if missing else "Nothing was asked for"
         )
         names = ", ".join(known) or "none"
-        msg = f"{named}. Give --workload (gpu-advisor.toml declares: {names}) or --command CMD."
+        msg = f"{named}. Give --workload (gpu-advisor.toml declares: {names}) or {typed}."
         raise UsageError(msg)
     return tuple(known[name] for name in dict.fromkeys(workloads))
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from advisor import stats
-from advisor.gate.comparison import Workload
+from advisor.gate.comparison import CAUSES, Workload
 from advisor.gate.schema import Better, GateRecord, Positive, ProgramEntry, Rate, Source
 from advisor.gate.verdict import led
 from advisor.model import digest_of
@@ -117,6 +117,7 @@ def judge(past: History, record: GateRecord) -> tuple[GateRecord, History]:
             found = predict(past.window(series), value, threshold, rate.better, len(beside))
             red = found["verdict"] == "regression"
             sessions.append(Session(series=series, value=value, red=red, **day))
+            found["cause"] = CAUSES.get(found["verdict"], "base-lacks-it")
             found |= {"better": rate.better, "unit": rate.unit, "source": source}
             found |= {"threshold": threshold, "head_units_per_s": value}
             verdicts.append(workload.verdict(**found, pairs=len(rates) // 2))

@@ -67,6 +67,10 @@ class ProcessRunner:
     between: Difference | None = None
     """Files that differ; None where both arms are one folder."""
     started: int = field(default=0, init=False)
+    seen: dict[Variant, list[Run]] = field(
+        default_factory=lambda: {"base": [], "head": []}, init=False
+    )
+    """What the probe saw of each arm's sound runs, in order."""
 
     def run(
         self, program: Program, arm: Variant, plan: MeasurePlan, limit_s: float
@@ -109,6 +113,8 @@ class ProcessRunner:
         caches.parent.mkdir(exist_ok=True)
         result = self.engine.run(trial)
         require_room(self.scratch)  # else its records may not be whole
+        if isinstance(result, Run):
+            self.seen[arm].append(result)
         try:
             own = loaded(scratch, checkout.top, self.between) if self.between else None
             return entry_of(result, program, arm, scratch).model_copy(

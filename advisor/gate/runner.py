@@ -5,7 +5,7 @@ import math
 import random
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from advisor.errors import InterruptedByUserError
@@ -30,6 +30,35 @@ from advisor.sandbox.scheduling import Watch
 
 LOOKS_OF: dict[Mode, tuple[int, ...]] = {"ab": LOOKS, "noise": (12,), "history": (2,)}
 """Pairs at which it may end; two are a session of history."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """When enough pairs were measured."""
+
+    looks: tuple[int, ...]
+    """Numbers of pairs at which it may end."""
+    settled: Callable[[Sequence[ProgramEntry], str], bool]
+    """True if more pairs of the named program change nothing."""
+    name: str = "gate"
+    """Before each line of the log."""
+    more: Callable[[int], str] = "--max-minutes {}".format
+    """Option that gives so many minutes."""
+    quiet: bool = False
+    """A pair with any load of others is measured again."""
+
+
+def gate_rule(inputs: Inputs, mode: Mode) -> Rule:
+    """Rule of a gate: every workload has its verdict."""
+
+    def settled(programs: Sequence[ProgramEntry], name: str) -> bool:
+        record = verdict.decide(programs, inputs, mode)
+        return verdict.settled(record, next(each for each in programs if each.name == name))
+
+    # another day's runs are those of a quiet machine
+    return Rule(looks=LOOKS_OF[mode], settled=settled, quiet=mode == "history")
+
+
 MARGIN = 1.2
 """The next pair may take so many times the longest so far."""
 HANG_FACTOR = 3.0
@@ -54,7 +83,7 @@ class Session:
     processes: ProcessRunner
     selected: tuple[Program, ...]
     inputs: Inputs
-    mode: Mode
+    rule: Rule
     programs: dict[str, ProgramEntry] = field(default_factory=dict, init=False)
     plans: dict[str, MeasurePlan] = field(default_factory=dict, init=False)
     budget: Budget = field(init=False)
@@ -96,7 +125,7 @@ class Session:
         for program in self._open():
             self._warm_up(program)
         if changed := self.watch.changed():
-            say(f"{changed} during the warm-up; it is put back")
+            self.say(f"{changed} during the warm-up; it is put back")
         while open_programs := self._open():
             for program in open_programs:
                 self._measure_pair(program)
@@ -106,16 +135,17 @@ class Session:
 
         A short one runs to its end, to compare its work; else a window is measured.
         """
-        name, runs_to_first_look = program.name, 2 * LOOKS[0] * len(self.selected)
+        runs_to_first_look = 2 * self.rule.looks[0] * len(self.selected)
+        name = program.name
         limit_s = self.budget.remaining_s / 2 / runs_to_first_look
-        say(f"{name}: warming up")
+        self.say(f"{name}: warming up")
         self.plans[name] = WHOLE
         head = self._run(program, "head", limit_s)
         if head.problem and head.problem.kind == "timeout":
             needed_min = math.ceil(2 * runs_to_first_look * head.wall_s / 60)
-            say(
+            self.say(
                 f"{name}: not over after {head.wall_s:.0f} s, so a window of "
-                f"{WINDOW.measure_s:g} s is measured; whole runs need --max-minutes {needed_min}"
+                f"{WINDOW.measure_s:g} s is measured; whole runs need {self.rule.more(needed_min)}"
             )
             self.plans[name] = WINDOW
             head = self._run(program, "head")
@@ -132,12 +162,11 @@ class Session:
 
     def _open(self) -> list[Program]:
         """Programs that another pair could still decide."""
-        record = verdict.decide(tuple(self.programs.values()), self.inputs, self.mode)
-        looks, found = LOOKS_OF[self.mode], []
+        entries, looks, found = tuple(self.programs.values()), self.rule.looks, []
         for program in self.selected:
             entry = self.programs[program.name]
             kept = len(entry.kept)
-            if entry.stopped or kept >= looks[-1] or verdict.settled(record, entry):
+            if entry.stopped or kept >= looks[-1] or self.rule.settled(entries, entry.name):
                 continue
             pairs = next(look for look in looks if look > kept) - kept
             needed_s = self._pair_s(program.name) * max(pairs, MARGIN)
@@ -152,7 +181,7 @@ class Session:
         enough = math.ceil(budget + (needed_s * MARGIN - left_s) / 60)
         return (
             f"the budget was spent: {pairs} more pairs take about {needed_s / 60:.1f} min, and "
-            f"{left_s / 60:.1f} are left; give --max-minutes {enough} or more, or a shorter run"
+            f"{left_s / 60:.1f} are left; give {self.rule.more(enough)} or more, or a shorter run"
         )
 
     def _measure_pair(self, program: Program) -> None:
@@ -161,15 +190,17 @@ class Session:
         order = next(itertools.islice(orders(self.inputs.seed), len(entry.kept), None))
         runs = {arm: self._run(program, arm) for arm in order}
         changed = self.watch.changed()
-        quiet = self.mode == "history"  # another day's runs are those of a quiet machine
         pair = PairEntry(
             number=len(entry.pairs) + 1,
             order="base first" if order == ARMS else "head first",
             **runs,
-            discarded=changed or verdict.why_again(**runs, needs_quiet=quiet),
+            discarded=changed or verdict.why_again(**runs, needs_quiet=self.rule.quiet),
         )
         self.update(program.name, pairs=[*entry.pairs, pair])
-        say(f"{program.name}: {_summary(pair)}")
+        self.say(f"{program.name}: {_summary(pair)}")
+
+    def say(self, line: str) -> None:
+        say(line, self.rule.name)
 
     def _run(
         self, program: Program, arm: Variant, limit_s: float | None = None
@@ -195,9 +226,9 @@ class Session:
         return max(pairs_s, default=warm_up_s)
 
 
-def say(line: str) -> None:
+def say(line: str, name: str = "gate") -> None:
     """Tell the log one line."""
-    sys.stderr.write(github.harmless(f"gate: {line}\n"))
+    sys.stderr.write(github.harmless(f"{name}: {line}\n"))
     sys.stderr.flush()
 
 
@@ -216,7 +247,7 @@ def _summary(pair: PairEntry) -> str:
     return f"pair {pair.number} ({pair.order}){said}"
 
 
-def measured(session: Session, host: Machine) -> GateRecord:
+def measured(session: Session, host: Machine, mode: Mode) -> GateRecord:
     facts: dict[str, object] = {"host": host}
     facts |= {arm: code.revision for arm, code in session.processes.arms.items()}
     try:
@@ -224,5 +255,5 @@ def measured(session: Session, host: Machine) -> GateRecord:
     except InterruptedByUserError as problem:
         say(str(problem))
         facts |= {"verdict": "invalid", "reason": str(problem)}
-    record = verdict.decide(list(session.programs.values()), session.inputs, session.mode)
+    record = verdict.decide(list(session.programs.values()), session.inputs, mode)
     return record.model_copy(update=facts)

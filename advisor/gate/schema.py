@@ -18,6 +18,22 @@ Source = Literal[
 ]
 Verdict = Literal["regression", "error", "invalid", "no-baseline", "inconclusive", "pass"]
 """Worst first; a gate has the worst of its workloads."""
+Cause = Literal[
+    "slower",
+    "not-slower",
+    "undecided",
+    "unequal-items",
+    "less-work",
+    "other-unit",
+    "same-code",
+    "head-failed",
+    "head-lacks-it",
+    "base-failed",
+    "base-lacks-it",
+    "unsteady",
+    "not-measured",
+]
+"""Why a workload has its verdict, for code: sentences are for people."""
 Mode = Literal["ab", "history", "noise"]
 Better = Literal["lower", "higher"]
 SMALLEST, LARGEST = 1e-100, 1e100
@@ -140,6 +156,7 @@ class WorkloadVerdict(Part):
     threshold: float | None = None
     """The share that was allowed; null where nothing was compared."""
     verdict: Verdict
+    cause: Cause
     reason: str
     slowdown_pct: float | None = None
     ci_low_pct: float | None = None
@@ -205,3 +222,71 @@ class GateRecord(Part):
     notes: list[str] = Field(default_factory=list)
     written_by: Literal["gpu-advisor"] = "gpu-advisor"
     """Marks the file as one that a later call may replace."""
+
+
+Ruling = Literal["keep", "drop", "undecided"]
+RefereeCause = Literal[
+    Cause,
+    "gain-proven",
+    "gain-ruled-out",
+    "evidently-slower",
+    "no-change",
+    "other-work",
+    "smaller-model",
+    "other-outputs",
+    "work-after-the-steps",
+    "budget",
+    "noise",
+]
+
+
+class GainEntry(Part):
+    """Rate of the change over that of base."""
+
+    ratio: float
+    low: float | None
+    high: float | None
+    """Null: nothing bounds that side."""
+    confidence: float
+    """Of the interval between both bounds."""
+
+
+class RatePair(Part):
+    """Rates of one pair of processes, by workload or benchmark."""
+
+    order: Literal["base first", "head first"]
+    base: dict[str, float]
+    head: dict[str, float]
+    discarded: str | None = None
+    """Reason that the pair does not count."""
+
+
+class RefereeRecord(Part):
+    """What `compare --base-ref --json` prints: the ruling on a change, and what it rests on."""
+
+    verdict: Ruling
+    cause: RefereeCause
+    reason: str
+    """The cause for people."""
+    next: str | None = None
+    """Command that may decide what is undecided; null where a person has to look."""
+    gain: GainEntry | None = None
+    """Null where no pair was needed, or none was measured."""
+    keep_if: float
+    """Gain worth keeping, as a share: 0.02 is 2 %."""
+    wrong_at_most: float
+    """Share of calls in which a change without gain is kept, and in which one of `keep_if` is
+    dropped, at most."""
+    command: str
+    base: Revision
+    head: Revision
+    unit: str | None = None
+    counted_by: Source | None = None
+    pairs: list[RatePair] = Field(default_factory=list)
+    processes: int = 0
+    """Runs in all, warm-ups among them."""
+    seconds: float = 0.0
+    notes: list[str] = Field(default_factory=list)
+    schema_version: Literal[1] = 1
+    """Raised where a field goes or changes its meaning; new fields may come."""
+    tool_version: str = __version__

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 from advisor import stats
+from advisor.gate.schema import Ruling
 from advisor.model import Interval
 
 Outcome = Literal["pass", "regression", "inconclusive"]
@@ -87,6 +88,65 @@ def judge(
                 "inconclusive", sample.values, below, to_pass, correlated=sample.withheld
             )
     return {key: decided[key] for key in differences}
+
+
+EVIDENT_PAIRS = 3
+"""Pairs from which a change is dropped that is slower in each by `EVIDENT` and the spread."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """Whether a change is worth keeping, on the scale of log gains."""
+
+    ruling: Ruling
+    gain: Interval
+    """Log gain of the change, with the bounds by which the latest look decided, or could not."""
+    confidence: float
+    """Of that interval: what the errors of both its bounds leave of 1."""
+    correlated: bool = False
+    """Serial correlation withheld a ruling that the bounds gave."""
+
+
+def keep_or_drop(gains: Sequence[float], wanted: float) -> Decision:
+    """Rule on a change from the log gains of its ordered, valid pairs.
+
+    `wanted`: the log gain that is worth keeping, above zero. A change is dropped once a gain of
+    `wanted` is ruled out, and kept once any gain is proven. What lies between may go either
+    way. Each looks as often as a pass of the gate does and spends ALPHA in all: a change without
+    gain is kept, and one of `wanted` dropped, in ALPHA of calls at most. All looks are replayed.
+    """
+    withheld = False
+    if _evidently_slower(gains[:EVIDENT_PAIRS]):
+        return _decision("drop", gains[:EVIDENT_PAIRS], level(LOOKS[0], "pass"))
+    for look in (look for look in LOOKS if len(gains) >= look):
+        spent = level(look, "pass")
+        small = _Sample(gains[:look], wanted)
+        proven = _Sample([-gain for gain in gains[:look]], 0.0)
+        if small.passes(spent):
+            return _decision("drop", gains[:look], spent)
+        if proven.passes(spent):
+            return _decision("keep", gains[:look], spent)
+        withheld = small.withheld or proven.withheld
+    spent = level(max((n for n in LOOKS if n <= len(gains)), default=LOOKS[0]), "pass")
+    return _decision("undecided", gains, spent, correlated=withheld)
+
+
+def _evidently_slower(gains: Sequence[float]) -> bool:
+    """True where no bound is needed: each of the first pairs lost much more than they scatter."""
+    if len(gains) < EVIDENT_PAIRS:
+        return False
+    return -max(gains) > max(EVIDENT, max(gains) - min(gains))
+
+
+def _decision(
+    ruling: Ruling, gains: Sequence[float], spent: float, *, correlated: bool = False
+) -> Decision:
+    return Decision(
+        ruling=ruling,
+        gain=stats.walsh_interval(gains, spent),
+        confidence=1 - 2 * spent,
+        correlated=correlated,
+    )
 
 
 def serial_correlation_z(values: Sequence[float]) -> float:

@@ -6,7 +6,7 @@ Nothing passes vacuously: what is missing, renamed, crashed or did less work is 
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from typing import get_args
+from typing import NamedTuple, get_args
 
 from advisor import stats
 from advisor.executor.comparison import loads_alike
@@ -14,6 +14,7 @@ from advisor.gate import checkout
 from advisor.gate.comparison import THROUGHPUT, Comparison, Workload
 from advisor.gate.schema import (
     ARMS,
+    Cause,
     GateRecord,
     Inputs,
     Mode,
@@ -132,7 +133,7 @@ def decide(
     programs: Sequence[ProgramEntry], inputs: Inputs, mode: Mode = "ab"
 ) -> GateRecord:
     """Verdict on all `programs`; on equal code none is a regression."""
-    found = [each for program in programs for each in _match(program, inputs)]
+    found = [each for program in programs for each in matched(program, inputs)]
     comparable = [each for each in found if isinstance(each, Comparison)]
     verdicts = [each for each in found if isinstance(each, WorkloadVerdict)]
     taus = {each.workload: each.tau for each in comparable}
@@ -199,26 +200,35 @@ def _smallest_threshold(compared: Comparison) -> list[str]:
     ]
 
 
-def without_pairs(program: ProgramEntry, inputs: Inputs) -> tuple[Verdict, str] | None:
+class Closed(NamedTuple):
+    """Verdict that no pair can change."""
+
+    verdict: Verdict
+    cause: Cause
+    reason: str
+
+
+def without_pairs(program: ProgramEntry, inputs: Inputs) -> Closed | None:
     """Verdict that no pair can change; None if its pairs decide."""
     whole = Workload(program.name)
     if program.error:
-        return "error", program.error
+        return Closed("error", "not-measured", program.error)
     if program.no_baseline:
-        return _without_base(whole, program.no_baseline, program, inputs)
+        return _without_base(whole, "base-lacks-it", program.no_baseline, program, inputs)
     if same := checkout.why_same_code(program):
-        return "invalid", same
+        return Closed("invalid", "same-code", same)
     counted = [*program.warm_ups, *(run for pair in program.kept for run in pair.runs)]
     for run in sorted(counted, key=lambda run: run.arm, reverse=True):
         if run.problem:
             failed = f"{run.arm} failed ({run.problem.kind}): {run.problem.evidence}"
             if run.arm == "head":
-                return "error", failed
-            return _without_base(whole, failed, program, inputs)
+                return Closed("error", "head-failed", failed)
+            return _without_base(whole, "base-failed", failed, program, inputs)
     if too_many_discarded(program.pairs):
         reasons = sorted({pair.discarded for pair in program.pairs if pair.discarded})
         count = f"{len(program.pairs) - len(program.kept)} of {len(program.pairs)}"
-        return "invalid", f"{count} pairs discarded: {'; '.join(reasons)}"
+        discarded = f"{count} pairs discarded: {'; '.join(reasons)}"
+        return Closed("invalid", "unsteady", discarded)
     return None
 
 
@@ -231,11 +241,12 @@ OTHER_KIND = "nothing would be compared any more: let head measure it as base do
 
 def _without_base(
     workload: Workload,
+    cause: Cause,
     reason: str,
     program: ProgramEntry,
     inputs: Inputs,
     remedy: str = LACKS_DATA,
-) -> tuple[Verdict, str]:
+) -> Closed:
     """Verdict on a missing base: no baseline if new, else an error."""
     known = (workload.benchmark or program.name) in program.known
     if (
@@ -243,27 +254,27 @@ def _without_base(
         or program.name in inputs.allow_removed
         or _may_be_missing(workload, inputs)
     ):
-        return "no-baseline", reason
+        return Closed("no-baseline", cause, reason)
     name = workload.name
-    return "error", (
-        f"{reason}. {name!r} is not new, so {remedy}, or accept it with --allow-removed {name!r}"
-    )
+    accept = f"or accept it with --allow-removed {name!r}"
+    stated = f"{reason}. {name!r} is not new, so {remedy}, {accept}"
+    return Closed("error", cause, stated)
 
 
 def _may_be_missing(workload: Workload, inputs: Inputs) -> bool:
     return bool({workload.name, workload.benchmark} & set(inputs.allow_removed))
 
 
-def _match(
+def matched(
     program: ProgramEntry, inputs: Inputs
 ) -> Iterator[Comparison | WorkloadVerdict | str]:
     """Comparisons, verdicts without comparison, and notes."""
     closed, pairs = without_pairs(program, inputs), len(program.kept)
     if not pairs and not closed:
-        closed = "inconclusive", f"no pair was measured ({program.stopped or 'not begun'})"
+        stated = f"no pair was measured ({program.stopped or 'not begun'})"
+        closed = Closed("inconclusive", "not-measured", stated)
     if closed:
-        verdict, reason = closed
-        yield Workload(program.name).verdict(verdict=verdict, reason=reason, pairs=pairs)
+        yield Workload(program.name).verdict(**closed._asdict(), pairs=pairs)
         return
     limits = inputs.limits.get(program.name, GateLimits())
     figures = limits.shares()
@@ -288,11 +299,12 @@ def _match(
         if not problem and (problem := _different(rates, runs)):
             remedy = OTHER_KIND
         problem = problem or _less_work(rates)
-        if problem and problem[0] == "no-baseline" and rates["head"]:
-            problem = _without_base(workload, problem[1], program, inputs, remedy)
+        if problem and problem.verdict == "no-baseline" and rates["head"]:
+            problem = _without_base(
+                workload, problem.cause, problem.reason, program, inputs, remedy
+            )
         if problem:
-            verdict, reason = problem
-            yield workload.verdict(verdict=verdict, reason=reason, pairs=pairs)
+            yield workload.verdict(**problem._asdict(), pairs=pairs)
             continue
         unused -= {workload.benchmark}
         yield Comparison(
@@ -302,27 +314,30 @@ def _match(
         yield f"gpu-advisor.toml bounds {name!r}, which was not compared"
 
 
-def _absent(
-    name: str, rates: Mapping[Variant, list[Rate]], runs: int
-) -> tuple[Verdict, str] | None:
+def _absent(name: str, rates: Mapping[Variant, list[Rate]], runs: int) -> Closed | None:
     base, head = (len(rates[arm]) for arm in ARMS)
     if base == head == runs:
         return None
     if not head and base:
-        return "error", (
+        stated = (
             f"missing in head: base measures it, head does not. If {name!r} was removed on "
             f"purpose, declare it with --allow-removed {name!r}"
         )
+        return Closed("error", "head-lacks-it", stated)
     if not base and not head:
-        return "no-baseline", "neither base nor head measured it"
+        return Closed("no-baseline", "base-lacks-it", "neither base nor head measured it")
     if head < runs:
-        return "error", f"only {head} of {runs} runs of head measured it"
-    return "no-baseline", f"{base} of {runs} runs of base measured it"
+        return Closed(
+            "error", "head-lacks-it", f"only {head} of {runs} runs of head measured it"
+        )
+    return Closed(
+        "no-baseline", "base-lacks-it", f"{base} of {runs} runs of base measured it"
+    )
 
 
 def _different(
     rates: Mapping[Variant, list[Rate]], runs: Mapping[Variant, list[RunEntry]]
-) -> tuple[Verdict, str] | None:
+) -> Closed | None:
     """Rates of different kinds are never compared."""
     kinds: dict[Variant, set[tuple[str | None, str, str, str]]] = {}
     for arm in ARMS:
@@ -344,10 +359,11 @@ def _different(
     cut = {arm: max(run.cut_lines for run in runs[arm]) for arm in ARMS}
     long = [f"{cut[arm]} of {arm}" for arm in ARMS if cut[arm]]
     why = f" (lines too long to be searched whole: {', '.join(long)})" if long else ""
-    return "no-baseline", f"base was measured in {base}, head in {head}{why}"
+    stated = f"base was measured in {base}, head in {head}{why}"
+    return Closed("no-baseline", "other-unit", stated)
 
 
-def _less_work(rates: Mapping[Variant, list[Rate]]) -> tuple[Verdict, str] | None:
+def _less_work(rates: Mapping[Variant, list[Rate]]) -> Closed | None:
     work = {}
     for arm in ARMS:
         known = [rate.work for rate in rates[arm] if rate.work is not None]
@@ -359,7 +375,8 @@ def _less_work(rates: Mapping[Variant, list[Rate]]) -> tuple[Verdict, str] | Non
     if work["head"] / work["base"] >= min(1.0, head / base) * (1 - WORK_TOLERANCE):
         return None
     units = plural(rates["head"][0].unit)
-    return "error", (
+    stated = (
         f"work not done: head finished {number(work['head'])} {units} in a run, "
         f"base {number(work['base'])}"
     )
+    return Closed("error", "less-work", stated)

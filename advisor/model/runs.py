@@ -114,6 +114,8 @@ class Effects:
     """`trainer.py:88` where the measured DataLoader was built."""
     model_site: str | None = None
     """`trainer.py:95` where the root module was called."""
+    parameters: int | None = None
+    """Numbers that the root module may learn."""
     inputs: tuple[tuple[float, ...], ...] = ()
     """Some numbers that went into the first root forwards, evenly spread."""
     outputs: tuple[tuple[float, ...], ...] = ()

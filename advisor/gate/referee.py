@@ -1,0 +1,367 @@
+"""`gpu-advisor compare --base-ref`: is a change worth keeping?
+
+The change is the working tree, uncommitted edits included, against a commit. Both arms run the
+same command, in pairs of fresh processes of random order. A sequential test ends them as soon as
+the change is worth keeping or is not (`sequential_test.keep_or_drop`).
+
+A faster change is no better if it does other work. So the work of both arms is compared by what
+the probe observed, before the first pair and after each: items, updates, losses, results, the
+size of the model. `docs/referee.md` says what an edit can and cannot fake.
+"""
+
+import argparse
+import contextlib
+import math
+import secrets
+import shlex
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from advisor import numbers, quality
+from advisor.commands import output
+from advisor.errors import UsageError
+from advisor.executor.comparison import work_differences
+from advisor.executor.engines import EngineSettings
+from advisor.executor.engines.joint import make_engine
+from advisor.executor.engines.scratch_dir import cancellable, scratch_folder
+from advisor.executor.engines.turn import taken
+from advisor.gate import checkout, config, setup_step, verdict
+from advisor.gate.comparison import Comparison
+from advisor.gate.process import ProcessRunner
+from advisor.gate.runner import Rule, Session, say
+from advisor.gate.schema import (
+    ARMS,
+    Cause,
+    GainEntry,
+    Inputs,
+    ProgramEntry,
+    RatePair,
+    RefereeCause,
+    RefereeRecord,
+    Ruling,
+    Variant,
+)
+from advisor.gate.sequential_test import ALPHA, LOOKS, Decision, keep_or_drop
+from advisor.machine.host import read_machine
+from advisor.model import Run
+from advisor.settings import Workload
+from advisor.tuner import output_check, same_work
+
+NAME = "compare"
+KEEP_IF = 0.02
+"""Gain worth keeping where none is asked for: a small one that 24 pairs often still prove."""
+EXIT_CODES: dict[Ruling, int] = {"keep": 0, "drop": 1, "undecided": 3}
+DEFAULT_BUDGET_S = 600.0
+LATE_S, LATE_SHARE = 0.5, 0.1
+"""Time behind the last step that head may take longer than base: in seconds, and of its steps."""
+OUTPUT_TIE = 0.01
+"""Relative difference of equal inputs' outputs by rounding, as in an inference's results."""
+
+RULED_BY: dict[Cause, Ruling] = {
+    "less-work": "drop",
+    "other-unit": "drop",
+    "head-failed": "drop",
+    "head-lacks-it": "drop",
+}
+"""Ruling where no pair can decide; others leave it undecided: base or the machine is at fault."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Ruling on a change, with its cause and sentence."""
+
+    ruling: Ruling
+    cause: RefereeCause
+    reason: str
+    decision: Decision | None = None
+    """None where no pair was needed, or none was measured."""
+
+
+def run(args: argparse.Namespace, command: Sequence[str] | None) -> int:
+    """Referee the working tree against `args.base_ref`; 0 keep, 1 drop, 3 undecided."""
+    started = time.monotonic()
+    wanted = KEEP_IF if args.keep_if is None else args.keep_if
+    budget_s = args.budget or DEFAULT_BUDGET_S
+    inputs = Inputs(
+        threshold=wanted, seed=secrets.randbelow(2**31), max_minutes=budget_s / 60
+    )
+    with contextlib.ExitStack() as stack:
+        cancel = stack.enter_context(cancellable())
+        scratch = stack.enter_context(scratch_folder())
+        head = checkout.head_checkout(Path.cwd())
+        shared = checkout.shared_data(head, args.link)
+        names = [args.workload] if args.workload else []
+        line = shlex.join(command) if command else None
+        (program, *others) = config.choose(head, names, line, typed="`-- CMD`")
+        if others:
+            msg = f"One workload is compared at a time, not {1 + len(others)}. Name one."
+            raise UsageError(msg)
+        base = stack.enter_context(checkout.base_of(head, args.base_ref, args.link))
+        arms: dict[Variant, checkout.Checkout] = {"base": base, "head": head}
+        between = checkout.difference(base, head, shared)
+        host = read_machine()
+        uuid = host.gpus[0].uuid if host.gpus else None
+        processes = ProcessRunner(
+            engine=make_engine(EngineSettings(gpu_uuid=uuid, cancel=cancel)),
+            between=between,
+            arms=arms,
+            scratch=scratch,
+            keep_network=True,
+            shown=tuple(map(str, shared)),
+        )
+        wait_s = args.wait
+        stack.enter_context(
+            taken(processes.engine, wait_s, cancel, lambda text: say(text, NAME))
+        )
+        judge = Judge(processes=processes, workload=program.workload, inputs=inputs)
+        rule = Rule(looks=LOOKS, settled=judge.settled, name=NAME, more=_budget_of)
+        session = Session(
+            processes=processes, selected=(program,), inputs=inputs, rule=rule
+        )
+        if between is not None and not between.changed:
+            reason = "no file differs between base and the working tree"
+            found = Verdict(ruling="drop", cause="no-change", reason=reason)
+        else:
+            session.run()
+            found = judge.verdict(session.programs[program.name])
+        entry = session.programs[program.name]
+        notes = setup_step.isolation_notes(
+            Path.cwd(), setup_step.unprotected(Path.cwd()), ()
+        )
+    record = record_of(found, entry, arms, wanted).model_copy(
+        update={
+            "seconds": round(time.monotonic() - started, 1),
+            "next": next_command(found, args, wanted, line),
+            "notes": notes,
+        }
+    )
+    output.show(record.model_dump(), as_text(record), as_json=args.json)
+    return EXIT_CODES[found.ruling]
+
+
+def _budget_of(minutes: int) -> str:
+    return f"--budget {minutes}m"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judge:
+    """Rules on the pairs so far."""
+
+    processes: ProcessRunner
+    workload: Workload
+    inputs: Inputs
+
+    def settled(self, programs: Sequence[ProgramEntry], name: str) -> bool:
+        entry = next(each for each in programs if each.name == name)
+        found = self.verdict(entry)
+        if found.ruling == "undecided":
+            return bool(verdict.without_pairs(entry, self.inputs))
+        return True
+
+    def verdict(self, entry: ProgramEntry) -> Verdict:
+        """Ruling on the pairs so far: other work first, since no gain excuses it."""
+        if other := next(self._other_work(), None):
+            return other
+        found = list(verdict.matched(entry, self.inputs))
+        for each in found:
+            if not isinstance(each, (Comparison, str)):
+                ruling = RULED_BY.get(each.cause, "undecided")
+                spent = each.cause == "not-measured" and entry.stopped is not None
+                cause = "budget" if spent else each.cause
+                return Verdict(ruling=ruling, cause=cause, reason=each.reason)
+        rates = [each for each in found if isinstance(each, Comparison)]
+        return self._by_gain(rates, entry)
+
+    def _by_gain(self, rates: Sequence[Comparison], entry: ProgramEntry) -> Verdict:
+        if not rates:
+            reason = f"no pair was measured ({entry.stopped or 'not begun'})"
+            return Verdict(ruling="undecided", cause="not-measured", reason=reason)
+        pairs = zip(*(each.differences for each in rates), strict=True)
+        # of a suite the mean of its log gains: each benchmark counts alike
+        gains = [-math.fsum(pair) / len(pair) for pair in pairs]
+        owed = zip(*(each.later_items for each in rates), strict=True)
+        fair = [
+            gain - math.fsum(each) / len(each)
+            for gain, each in zip(gains, owed, strict=True)
+        ]
+        wanted = math.log1p(self.inputs.threshold)
+        decision = keep_or_drop(gains, wanted)
+        share = numbers.percent(self.inputs.threshold)
+        if any(fair[i] != gains[i] for i in range(len(gains))):
+            other = keep_or_drop(fair, wanted)
+            if other.ruling != decision.ruling:
+                reason = (
+                    "base and head were measured on items of unequal cost, which may explain "
+                    "the difference; shuffle the data, or let a run go to its end"
+                )
+                return Verdict(
+                    ruling="undecided",
+                    cause="unequal-items",
+                    reason=reason,
+                    decision=decision,
+                )
+        reasons: dict[Ruling, tuple[RefereeCause, str]] = {
+            "keep": ("gain-proven", "a gain is proven"),
+            "drop": ("gain-ruled-out", f"a gain of {share} is ruled out"),
+            "undecided": ("noise", f"a gain of {share} is neither proven nor ruled out"),
+        }
+        cause, reason = reasons[decision.ruling]
+        if decision.ruling == "drop" and decision.gain.n < LOOKS[0]:
+            cause, reason = "evidently-slower", "it is evidently slower in each pair"
+        elif decision.ruling == "undecided" and entry.stopped:
+            cause, reason = "budget", f"{reason}: {entry.stopped}"
+        elif decision.ruling == "undecided" and decision.correlated:
+            reason = f"{reason}: consecutive pairs are alike, so they are not independent"
+        return Verdict(
+            ruling=decision.ruling, cause=cause, reason=reason, decision=decision
+        )
+
+    def _other_work(self) -> Iterator[Verdict]:
+        """Ways in which head's work is not base's, by what the probe saw of both."""
+        base, head = (self.processes.seen[arm] for arm in ARMS)
+        if not base or not head:
+            return
+        old, new = base[-1].effects.parameters, head[-1].effects.parameters
+        if old and new and new < old:
+            reason = f"the model has {new:,} parameters, and {old:,} in base"
+            yield Verdict(ruling="drop", cause="smaller-model", reason=reason)
+        for sentence in work_differences(base, head):
+            yield Verdict(ruling="drop", cause="other-work", reason=sentence)
+        for each in same_work.differences(base, head[-1]):
+            if each.cause not in self.workload.accept:
+                yield Verdict(ruling="drop", cause="other-work", reason=each.sentence)
+        if late := later_end(base[-1], head[-1]):
+            yield Verdict(ruling="drop", cause="work-after-the-steps", reason=late)
+        if lost := output_check.output_regression(base, head[-1]):
+            yield Verdict(ruling="drop", cause="other-outputs", reason=lost)
+        if apart := outputs_apart(base, head[-1]):
+            reason = (
+                f"outputs of the same inputs differ by {numbers.percent(apart)}, "
+                "which is more than rounding"
+            )
+            yield Verdict(ruling="drop", cause="other-outputs", reason=reason)
+
+
+def later_end(base: Run, head: Run) -> str:
+    """Sentence on work put off until the last step is over; empty if there is none.
+
+    A rate counts the time of the steps. Only runs that went to their own end show what came later.
+    """
+    if not base.to_its_end or not head.to_its_end:
+        return ""
+    if base.window_ended_s is None or head.window_ended_s is None:
+        return ""
+    before_s, after_s = (
+        each.wall_s - (each.window_ended_s or 0.0) for each in (base, head)
+    )
+    if after_s - before_s <= max(
+        LATE_S, LATE_SHARE * (head.window_end - head.window_start)
+    ):
+        return ""
+    return (
+        f"it works for {after_s:.1f} s after its last step, and base for {before_s:.1f} s"
+    )
+
+
+def outputs_apart(base: Sequence[Run], head: Run) -> float | None:
+    """Relative difference of outputs of the first equal inputs; None if only rounding.
+
+    Base must agree with itself: outputs that differ from run to run tell nothing.
+    """
+    if head.trains or len(base) < 2:
+        return None
+    own = quality.output_errors(base[-2].effects, base[-1].effects)
+    found = quality.output_errors(base[-1].effects, head.effects)
+    if not own or not found or max(own) > OUTPUT_TIE or max(found) <= OUTPUT_TIE:
+        return None
+    return max(found)
+
+
+def record_of(
+    found: Verdict,
+    entry: ProgramEntry,
+    arms: Mapping[Variant, checkout.Checkout],
+    wanted: float,
+) -> RefereeRecord:
+    units: set[str] = set()
+    for run in (run for pair in entry.kept for run in pair.runs):
+        units |= {rate.unit for rate in run.rates.values()}
+    return RefereeRecord(
+        verdict=found.ruling,
+        cause=found.cause,
+        reason=found.reason,
+        gain=_gain(found.decision) if found.decision else None,
+        keep_if=wanted,
+        wrong_at_most=ALPHA,
+        command=entry.command,
+        base=arms["base"].revision,
+        head=arms["head"].revision,
+        unit=units.pop() if len(units) == 1 else None,
+        counted_by=entry.kept[0].head.source if entry.kept else None,
+        pairs=[
+            RatePair(
+                order=pair.order,
+                discarded=pair.discarded,
+                **{
+                    run.arm: {name: rate.mean for name, rate in run.rates.items()}
+                    for run in pair.runs
+                },
+            )
+            for pair in entry.pairs
+        ],
+        processes=len(entry.runs),
+    )
+
+
+def _gain(decision: Decision) -> GainEntry:
+    return GainEntry(
+        ratio=math.exp(decision.gain.estimate),
+        low=_ratio(decision.gain.low),
+        high=_ratio(decision.gain.high),
+        confidence=decision.confidence,
+    )
+
+
+def _ratio(log: float) -> float | None:
+    """None of an unbounded side: JSON has no infinity."""
+    return math.exp(log) if math.isfinite(log) else None
+
+
+def next_command(
+    found: Verdict, args: argparse.Namespace, wanted: float, line: str | None
+) -> str | None:
+    """What to type next; None where a person has to look."""
+    if found.cause not in {"noise", "budget"}:
+        return None
+    minutes = math.ceil(2 * (args.budget or DEFAULT_BUDGET_S) / 60)
+    words = ["gpu-advisor", "compare", "--base-ref", args.base_ref]
+    words += ["--keep-if", f"{100 * wanted:g}%", "--budget", f"{minutes}m"]
+    words += [word for path in args.link for word in ("--link", path)]
+    words += ["--workload", args.workload] if args.workload else []
+    return shlex.join(words) + (f" -- {line}" if line else "")
+
+
+WORDS: dict[Ruling, str] = {"keep": "Keep it", "drop": "Drop it", "undecided": "Undecided"}
+
+
+def as_text(record: RefereeRecord) -> str:
+    gain, counted = record.gain, [each for each in record.pairs if not each.discarded]
+    lines = [f"{WORDS[record.verdict]}: {record.reason}."]
+    if gain:
+        low, high = (
+            "any" if each is None else f"{each:.3f}" for each in (gain.low, gain.high)
+        )
+        lines.append(
+            f"{gain.ratio:.3f}x as fast as base ({low} to {high}, {100 * gain.confidence:.4g} % "
+            f"certain), in {numbers.many(len(counted), 'pair')} of fresh processes."
+        )
+    base = f"{record.base.ref} ({(record.base.sha or '')[:12]})"
+    lines.append(
+        f"Base is {base}; {numbers.percent(record.keep_if)} or more is worth keeping. "
+        f"{numbers.many(record.processes, 'process')} took {numbers.duration(record.seconds)}."
+    )
+    lines += record.notes
+    lines += [f"To decide it: {record.next}"] if record.next else []
+    return "\n".join(lines)
