@@ -24,6 +24,19 @@ class Interval:
         return replace(self, low=min(self.low, least), high=max(self.high, most))
 
 
+TaskKind = Literal[
+    "trial",
+    "pass",
+    "whole-batch",
+    "confirmation",
+    "second-confirmation",
+    "comparison",
+    "quality",
+    "quality-reference",
+    "quality-confirmation",
+]
+"""Tasks of a search that take time, and may be left out."""
+
 TuningResult = Literal[
     "changed", "advised", "kept", "refused", "ignored", "listed", "skipped"
 ]

@@ -101,6 +101,16 @@ def optimize_report(found: TuningResult) -> Report:
         candidate=best,
         next_actions=steps,
         next_command=next_command(found) if steps else "",
+        skipped=[
+            schema.SkippedEntry(
+                task=each.task.kind,
+                about=each.task.about,
+                rest=each.task.rest,
+                needed_s=round(each.needed_s, 1),
+                matters=each.matters,
+            )
+            for each in state.skipped
+        ],
         diff=found.diff,
         how_to_run=how_to_run(found),
         how_to_revert=how_to_revert(found),
@@ -257,10 +267,10 @@ def next_actions(found: TuningResult, best: CandidateEntry | None) -> list[str]:
         steps.append((best.ratio, f"Prove {best.label}"))
         known.append(best.label)
     untried = [
-        f"Measure {each.what}, which takes {'more than' if each.stopped else 'about'} "
+        f"Measure {each.task.text}, which takes {'more than' if each.stopped else 'about'} "
         f"{numbers.duration(each.needed_s)}"
         for each in state.skipped
-        if not each.what.endswith(tuple(known))
+        if each.task.about not in known
     ]
     return [step for _, step in sorted(steps, reverse=True)] + untried
 

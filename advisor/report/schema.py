@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from advisor import numbers
 from advisor.errors import OPTIMIZE_EXIT_CODES
-from advisor.model import Change, Decision, Interval, Machine
+from advisor.model import Change, Decision, Interval, Machine, TaskKind
 from advisor.quality import QualityJudgement
 
 WIDE = 4.0
@@ -182,6 +182,19 @@ class CandidateEntry(Part):
         return f"Not proven: {low} to {high} is possible"
 
 
+class SkippedEntry(Part):
+    """Task that the budget left out."""
+
+    task: TaskKind
+    about: str
+    """Label of a candidate, or title of a suggestion; empty where it is of none."""
+    rest: bool = False
+    """It began, and this is left of it."""
+    needed_s: float
+    matters: bool
+    """It could have changed what is written."""
+
+
 class HistoryEntry(Part):
     """An earlier call for the same configs or command."""
 
@@ -282,6 +295,8 @@ class Report(Part):
     trials: list[TrialEntry] = Field(default_factory=list)
     candidate: CandidateEntry | None = None
     """The best candidate, where nothing is proven."""
+    skipped: list[SkippedEntry] = Field(default_factory=list)
+    """Tasks that the budget left out."""
     next_actions: list[str] = Field(default_factory=list)
     """Things to do next, the best first."""
     next_command: str = ""

@@ -19,6 +19,7 @@ from advisor.tuner.state import (
     Source,
     Stage,
     Suggestion,
+    Task,
     Trials,
     TunerState,
     change_of,
@@ -253,8 +254,9 @@ def compare(state: TunerState, suggestion: Suggestion, share_s: float) -> Stage:
     rounds = min(
         wanted, max(GOOD_ROUNDS, int(share_s / round_s)), int(state.remaining_s / round_s)
     )
+    task = Task("comparison", suggestion.title)
     if rounds < FEWEST_ROUNDS:
-        return state.skip(suggestion.title, FEWEST_ROUNDS * round_s, matters=False)
+        return state.skip(task, FEWEST_ROUNDS * round_s, matters=False)
     ab_test = ABTest(
         purpose="whatif",
         requests=(
@@ -266,19 +268,17 @@ def compare(state: TunerState, suggestion: Suggestion, share_s: float) -> Stage:
         rounds=rounds,
         sigma=state.sigma_of(state.best),
     )
-    what = f"the comparison of {suggestion.title}"
-    state, result = yield from run_comparison(state, ab_test, what, round_s, matters=False)
+    state, result = yield from run_comparison(state, ab_test, task, round_s, matters=False)
+    rest = task._replace(rest=True)
     others = tuple(each for each in state.suggestions if each is not suggestion)
     state = replace(state, suggestions=others)
     if against := objection(replace(state, by_hand=True), result):
         state = leave_out(state, variant, suggestion.run, f". It {against.why}")
-        return (
-            yield from fall_back(state.done(f"the rest of {what}"), suggestion, share_s)
-        )
+        return (yield from fall_back(state.done(rest), suggestion, share_s))
     compared = replace(suggestion, outcome=result)
     found = result.interval(state.context.objective)
     if is_confirmed(state, compared):
-        state = state.done(f"the rest of {what}")
+        state = state.done(rest)
     elif found is None or found.estimate <= 1:
         state = with_outcome(state, compared)
         return (yield from fall_back(state, suggestion, share_s))
@@ -286,7 +286,7 @@ def compare(state: TunerState, suggestion: Suggestion, share_s: float) -> Stage:
         compared = replace(compared, unfinished=result.cut_short or rounds < wanted)
         if rounds < wanted:
             left_s = (wanted - rounds) * round_s
-            state = state.skip(f"the rest of {what}", left_s, matters=False)
+            state = state.skip(rest, left_s, matters=False)
     return with_outcome(state, compared)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from advisor import stats
 from advisor.executor.comparison import AFTER, BEFORE, MOST_COLLAPSED, Comparison
 from advisor.executor.requests import ABTest, Variant
-from advisor.model import Candidate, Failure, Run
+from advisor.model import Candidate, Failure, Run, TaskKind
 from advisor.tuner import output_check
 from advisor.tuner.search import accepting, later_items, other_work, unusable
 from advisor.tuner.state import (
@@ -17,6 +17,7 @@ from advisor.tuner.state import (
     MARGIN,
     MOST_RESERVED,
     Stage,
+    Task,
     TunerState,
     change_of,
     make_request,
@@ -41,8 +42,8 @@ def confirm(state: TunerState) -> Stage:
     expected = state.gain(state.best_run, proven_run(state, base))
     round_s, finish_s = state.round_s, to_finish_s(state)
     if finish_s + FEWEST_ROUNDS * round_s > state.remaining_s and finish_s:
-        what = f"one whole batch with {winner.label}"
-        state, finish_s = state.skip(what, finish_s, matters=False), 0.0
+        task = Task("whole-batch", winner.label)
+        state, finish_s = state.skip(task, finish_s, matters=False), 0.0
     for again in (False, True):
         wanted = wanted_rounds(state, base, expected, again=again)
         wanted = min(wanted, most_rounds(state, base, again=again))
@@ -50,8 +51,8 @@ def confirm(state: TunerState) -> Stage:
         room_s = state.remaining_s - finish_s
         rounds = min(wanted, int(room_s / max(round_s, 1e-9)))
         if rounds < fewest:
-            what = f"{'a second' if again else 'the'} confirmation of {winner.label}"
-            state = state.skip(what, fewest * round_s)
+            kind: TaskKind = "second-confirmation" if again else "confirmation"
+            state = state.skip(Task(kind, winner.label), fewest * round_s)
             state = replace(state, likely=True)
             break
         ab_test = ABTest(
@@ -67,8 +68,8 @@ def confirm(state: TunerState) -> Stage:
             finish_once=finish_s > 0,
             sigma=state.sigma_of(base),
         )
-        what = f"the confirmation of {winner.label}"
-        state, result = yield from run_comparison(state, ab_test, what, round_s)
+        task = Task("confirmation", winner.label)
+        state, result = yield from run_comparison(state, ab_test, task, round_s)
         state = with_comparison(state, winner, result)
         if not state.likely or result.cut_short or result.collapsed(AFTER) > MOST_COLLAPSED:
             break

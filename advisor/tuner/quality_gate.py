@@ -18,7 +18,7 @@ from advisor.tuner.state import (
     FEWEST_ROUNDS,
     MARGIN,
     OUT_OF_TIME,
-    QUALITY_OF,
+    Task,
     Trials,
     TunerState,
     run_comparison,
@@ -27,7 +27,6 @@ from advisor.tuner.state import (
 
 FIRST_QUALITY = 3.0
 """Short processes that a quality run may take, before one was seen."""
-UNJUDGED = "the quality that fewer steps or a narrower precision would cost"
 CHOOSING, CONFIRMING = 1, 101
 """First repetition of each: they share no seed."""
 REFERENCE_RUNS = 3
@@ -138,7 +137,7 @@ def assess(
 ) -> tuple[TunerState, Verdict]:
     """Judge the pairs, and log the declared measures."""
     if not pairs:
-        full = any(entry.what == QUALITY_OF + variant.label for entry in state.skipped)
+        full = any(entry.task == Task("quality", variant.label) for entry in state.skipped)
         why = "the budget had no room for the run" if full else "a run failed"
         why = f"{name} could not be judged: {why}."
         return state, Verdict(inside=False, why=why, refuted=False)
@@ -200,13 +199,13 @@ def confirm_quality(
         f"{name} passed screening, and the budget could not hold what would confirm it: {rounds} "
         "runs a side."
     )
-    what = f"the quality confirmation of {variant.label}"
+    task = Task("quality-confirmation", variant.label)
     kept_s = state.gated_reserve_s
     if needed_s > state.remaining_s - kept_s:
-        state = state.skip(what, needed_s, kept_s=kept_s)
+        state = state.skip(task, needed_s, kept_s=kept_s)
         return state, replace(open_, why=over_budget)
     ab_test = ABTest(purpose="quality", requests=requests, rounds=rounds)
-    state, result = yield from run_comparison(state, ab_test, what, needed_s / rounds)
+    state, result = yield from run_comparison(state, ab_test, task, needed_s / rounds)
     if result.cut_short:
         return state, replace(open_, why=over_budget)
     pairs = list(zip(result.runs(BEFORE), result.runs(AFTER), strict=True))
@@ -345,7 +344,8 @@ def run_seeds(
         request = seeded_request(state, variant, "quality", repeat, expected_s)
         needed_s = (first + count - repeat + more) * request.expected_s
         if more and needed_s > state.remaining_s - state.reserve_s:
-            state = state.skip(UNJUDGED, needed_s, kept_s=state.reserve_s)
+            task = Task("quality-reference")
+            state = state.skip(task, needed_s, kept_s=state.reserve_s)
             return state, ((), OUT_OF_TIME)
         state, trial = yield from run_trial(state, request)
         if trial is None:

@@ -29,6 +29,7 @@ from advisor.model import (
     Phase,
     Purpose,
     Run,
+    TaskKind,
     TuningResult,
 )
 from advisor.objective import Objective
@@ -106,7 +107,6 @@ MARGIN = 1.1
 """Processes differ, and a confirmation ends within the budget."""
 RECENT = 8
 """Processes that tell how long others delay one now."""
-QUALITY_OF = "the quality of "
 OUT_OF_TIME = "The budget was spent before another value could run."
 
 
@@ -119,10 +119,39 @@ class KnobVerdict(NamedTuple):
     reason: str
 
 
-class Skipped(NamedTuple):
-    """Request that did not fit the budget."""
+TASKS: dict[TaskKind, str] = {
+    "trial": "{}",
+    "pass": "one pass over the data with {}",
+    "whole-batch": "one whole batch with {}",
+    "confirmation": "the confirmation of {}",
+    "second-confirmation": "a second confirmation of {}",
+    "comparison": "the comparison of {}",
+    "quality": "the quality of {}",
+    "quality-reference": "the quality that fewer steps or a narrower precision would cost",
+    "quality-confirmation": "the quality confirmation of {}",
+}
+"""Tasks of a search, in words."""
 
-    what: str
+
+class Task(NamedTuple):
+    """Part of a search that takes time."""
+
+    kind: TaskKind
+    about: str = ""
+    """Label of a candidate, or title of a suggestion."""
+    rest: bool = False
+    """What its end left over."""
+
+    @property
+    def text(self) -> str:
+        words = TASKS[self.kind].format(self.about)
+        return f"the rest of {words}" if self.rest else words
+
+
+class Skipped(NamedTuple):
+    """Task that did not fit the budget."""
+
+    task: Task
     needed_s: float
     remaining_s: float
     """Left for it, beside the confirmation's time."""
@@ -395,19 +424,19 @@ class TunerState:
 
     def skip(
         self,
-        what: str,
+        task: Task,
         needed_s: float,
         *,
         kept_s: float = 0.0,
         matters: bool = True,
         stopped: bool = False,
     ) -> Self:
-        entry = Skipped(what, needed_s, self.remaining_s - kept_s, matters, stopped)
-        return replace(self, skipped=(*self.done(what).skipped, entry))
+        entry = Skipped(task, needed_s, self.remaining_s - kept_s, matters, stopped)
+        return replace(self, skipped=(*self.done(task).skipped, entry))
 
-    def done(self, what: str) -> Self:
-        """State without an earlier skip of `what`."""
-        others = tuple(each for each in self.skipped if each.what != what)
+    def done(self, task: Task) -> Self:
+        """State without an earlier skip of `task`."""
+        others = tuple(each for each in self.skipped if each.task != task)
         return replace(self, skipped=others)
 
     def adopt(self, candidate: Candidate, run: Run) -> Self:
@@ -623,25 +652,26 @@ def run_trial(
 
     `more_s`: time of what would follow, for the named budget.
     """
-    what = f"{QUALITY_OF if request.purpose == 'quality' else ''}{request.label}"
+    kind: TaskKind = "pass" if request.title else "trial"
+    task = Task("quality" if request.purpose == "quality" else kind, request.variant.label)
     kept_s = state.reserve_s if kept_s is None else kept_s
     matters = matters and not state.by_hand
     if request.expected_s > state.remaining_s - kept_s:
         needed_s = request.expected_s + more_s
-        return state.skip(what, needed_s, kept_s=kept_s, matters=matters), None
+        return state.skip(task, needed_s, kept_s=kept_s, matters=matters), None
     result = yield SearchStep(
         request=replace(request, kept_s=kept_s), state=state, ahead=ahead
     )
     state = state.with_result(result)
     if isinstance(result, SkippedRun):
         needed_s, stopped = result.needed_s + more_s, result.stopped
-        return state.skip(what, needed_s, matters=matters, stopped=stopped), None
+        return state.skip(task, needed_s, matters=matters, stopped=stopped), None
     assert isinstance(result, TrialResult)
-    return state.done(what), result
+    return state.done(task), result
 
 
 def run_comparison(
-    state: TunerState, ab_test: ABTest, what: str, round_s: float, *, matters: bool = True
+    state: TunerState, ab_test: ABTest, task: Task, round_s: float, *, matters: bool = True
 ) -> Trials[Comparison]:
     """Run `ab_test`; what the budget cut off is skipped."""
     result = yield SearchStep(request=ab_test, state=state)
@@ -650,5 +680,6 @@ def run_comparison(
     if result.cut_short:
         # 1: a contended one, repeated
         missing = max(1, ab_test.rounds - len(result.counted))
-        state = state.skip(f"the rest of {what}", missing * round_s, matters=matters)
+        rest = task._replace(rest=True)
+        state = state.skip(rest, missing * round_s, matters=matters)
     return state, result

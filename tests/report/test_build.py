@@ -27,6 +27,7 @@ from advisor.model import (
 from advisor.report import build, verdict, view
 from advisor.report.schema import CandidateEntry, Gain, Report
 from advisor.tuner.code_suggestions import SWITCHES
+from advisor.tuner.state import Task
 from tests.executor.made import comparison
 from tests.report.composing import reported
 from tests.runs import a_change, a_run
@@ -324,9 +325,13 @@ def test_a_batch_that_is_only_suggested_is_no_candidate_of_the_headline(tmp_path
         likely = f"The best candidate, {suggestion.title}, " in found.reason
         assert likely is (verdict_then == "partial")
     once = replace(suggestion, outcome=None)
-    state = replace(state, suggestions=(once,)).skip(once.title, 60)
+    state = replace(state, suggestions=(once,)).skip(Task("comparison", once.title), 60)
     found = reported(replace(search, stop=replace(search.stop, state=state)), tmp_path)
     assert len(found.next_actions) == 1, "its proof is one step"
+    assert [(each.task, each.about) for each in found.skipped] == [("comparison", once.title)]
+    longer = state.skip(Task("trial", f"another {once.title}"), 60)
+    found = reported(replace(search, stop=replace(search.stop, state=longer)), tmp_path)
+    assert len(found.next_actions) == 2, "one that ends in the same words is another one"
 
 
 def test_a_knob_found_by_experiment_is_told_with_its_effect(tmp_path) -> None:

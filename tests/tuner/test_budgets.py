@@ -109,7 +109,7 @@ def test_what_bounded_the_batch_is_told_although_the_budget_ended_the_search(
     search = formula_search(
         tmp_path, engine, INFERENCE, workload=TEST, budget_s=budget_s, gpu=False
     )
-    assert any("batch " in skipped.what for skipped in search.state.skipped)
+    assert any("batch " in skipped.task.text for skipped in search.state.skipped)
     assert "failed: gpu-oom" in search.decisions["batch_size"].reason
 
 

@@ -183,7 +183,7 @@ def test_a_budget_that_cannot_hold_the_confirmation_leaves_the_free_part(tmp_pat
     )
     assert search.values["batch_size"] > 1
     assert "n_timestep" not in search.values
-    assert any("confirmation" in skipped.what for skipped in search.state.skipped)
+    assert any("confirmation" in skipped.task.kind for skipped in search.state.skipped)
     assert search.state.quality.before == (), "the original did not run the quality command"
     assert search.executor.budget.remaining_s >= 0
 
@@ -194,7 +194,7 @@ def test_steps_that_the_budget_does_not_hold_say_so(tmp_path) -> None:
     search = searched(tmp_path, process_s=taking(1.0, quality=20.0), budget_s=100.0, text=text)
     assert len(search.asked("quality")) <= 1
     assert "the budget had no room for the run" in search.decisions["n_timestep"].reason
-    assert any(each.what.startswith("the quality that ") for each in search.state.skipped)
+    assert any(each.task.kind == "quality-reference" for each in search.state.skipped)
 
 
 def test_the_next_change_is_compared_with_the_runs_that_are_there(tmp_path) -> None:

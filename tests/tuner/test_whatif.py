@@ -204,7 +204,7 @@ def test_a_spent_budget_is_said(tmp_path) -> None:
     engine = computing(switches={"compile": 2.0}, observed={"compiled": False}, process_s=10.0)
     search = formula_search(tmp_path, engine, CONFIG, budget_s=75.0)
     assert advice_of(search) == ()
-    whats = [skipped.what for skipped in search.state.skipped]
+    whats = [skipped.task.text for skipped in search.state.skipped]
     assert "compile true in the code" in whats
     assert all(what.endswith(" in the code") for what in whats)
     assert search.state.suggestions == ()
@@ -338,7 +338,9 @@ def test_a_gain_that_noise_hides_is_likely_with_the_budget_that_would_do(tmp_pat
         if search.winner.changes or not any(e and e.estimate > 1.03 for e in estimates[-1:]):
             continue
         assert search.state.likely
-        assert any("confirmation" in each.what and each.matters for each in search.state.skipped)
+        assert any(
+            "confirmation" in each.task.kind and each.matters for each in search.state.skipped
+        )
 
 
 def test_a_switch_under_which_the_batch_was_misread_is_no_gain(tmp_path) -> None:
@@ -402,4 +404,4 @@ def test_rounds_that_proved_it_early_leave_no_rest_to_run(tmp_path) -> None:
     (suggestion,) = search.state.suggestions
     assert suggestion.outcome.cut_short
     assert advice_of(search)
-    assert not any(each.what.startswith("the rest") for each in search.state.skipped)
+    assert not any(each.task.rest for each in search.state.skipped)
