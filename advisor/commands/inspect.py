@@ -147,7 +147,9 @@ def _knob(knob: Knob, findings: Findings, document: Document | None) -> dict[str
         **{name: getattr(knob, name) for name in ("unit", "scope", "value")},
         "default_of": default_of(knob, document),
         "editable": knob.editable,
-        "why": knob.why,
+        "why": knob.why
+        if knob.frozen is None
+        else f"{knob.why}; not editable: {knob.frozen}",
         "sure": "doubtful" if why else "likely",
         "sure_why": why or "its name and value say so",
     }
@@ -179,7 +181,7 @@ def _row(knob: Knob, default: str | None) -> tuple[str, ...]:
     )
     remarks = [f"a default: {default}"] if default else []
     if not knob.editable:
-        remarks.append(f"not editable: {knob.why.partition('; not editable: ')[2]}")
+        remarks.append(f"not editable: {knob.frozen}")
     words = REGISTRY[knob.kind].words
     path = knob.path if len(knob.path) <= WIDEST else f"...{knob.path[3 - WIDEST :]}"
     risk = RISKS[knob.knob_class]

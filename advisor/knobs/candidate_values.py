@@ -115,7 +115,7 @@ class _Plan:
         """Plan `value` at `path`, or return the refusal."""
         scalar, knob = self.document.scalars.get(path), self.findings.knob(path)
         why = scalar.why if scalar else "it is a list"
-        why = knob.why if knob and not knob.editable else why
+        why = (knob and knob.frozen) or why
         if why:
             return (
                 why

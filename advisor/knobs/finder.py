@@ -186,9 +186,7 @@ class _Finder:
     def knob(self, leaf: Leaf, meaning: Meaning) -> Knob:
         spec = REGISTRY[meaning.kind]
         phase = _phase_of_leaf(leaf, spec, self.phase, self.names)
-        frozen = _frozen(leaf, spec)
         above = f" under `{leaf.ancestors[0]}`" if leaf.ancestors else ""
-        ban = f"; not editable: {frozen}" if frozen else ""
         is_batch = meaning.kind == "batch_size"
         return Knob(
             document=self.document.name,
@@ -199,8 +197,8 @@ class _Finder:
             value=plain_count(leaf.value) if spec.family == "sizes" else leaf.value,
             unit=meaning.unit or (is_batch and self._switched_unit(leaf)) or spec.unit,
             scope=meaning.scope or (self._scope(leaf) if is_batch else None),
-            editable=frozen is None,
-            why=f"`{leaf.key}`{above}: {spec.words}, by {meaning.why}{ban}",
+            frozen=_frozen(leaf, spec),
+            why=f"`{leaf.key}`{above}: {spec.words}, by {meaning.why}",
             comment=leaf.comment,
         )
 

@@ -34,10 +34,15 @@ class Knob:
     """Unit of the value: sample, token, frame, second, ray."""
     scope: str | None = None
     """device, global or micro: who shares the value."""
-    editable: bool = True
+    frozen: str | None = None
+    """Why it is not edited; None: it may be."""
     why: str = ""
-    """Why it is a knob, and if not editable, why not."""
+    """Why it is a knob."""
     comment: str | None = None
+
+    @property
+    def editable(self) -> bool:
+        return self.frozen is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

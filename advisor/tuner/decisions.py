@@ -74,8 +74,7 @@ def unchanged(
     if not state.in_phase(knob):
         return "listed", other_phase(knob, state)
     if not knob.editable:
-        why = knob.why.partition("; not editable: ")[2] or knob.why
-        return "refused", f"Left as it is: {why}."
+        return "refused", f"Left as it is: {knob.frozen}."
     if not state.context.allows(knob.knob_class):
         return (
             "listed",

@@ -266,7 +266,7 @@ def candidate_at(
 
 
 def plain_reason(why: knobs.InvalidChange) -> str:
-    return why.reason.rpartition("not editable: ")[2].rstrip(".")
+    return why.reason.rstrip(".")
 
 
 def largest_batch(state: TunerState, run: Run, batch: int) -> int:
