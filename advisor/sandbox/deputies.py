@@ -298,6 +298,19 @@ OF_OTHERS_SPEED = (
 
 It is taken, and nothing done.
 """
+MOUNTS = tuple(
+    Call(*numbers, errno.EPERM)
+    for numbers in (
+        (165, 40), (166, 39), (155, 41),  # mount, umount2, pivot_root
+        (428, 428), (429, 429),  # open_tree, move_mount
+        (430, 430), (431, 431), (432, 432), (433, 433),  # fsopen, fsconfig, fsmount, fspick
+        (442, 442), (467, 467),  # mount_setattr, open_tree_attr
+    )
+)  # fmt: skip
+"""In a namespace of its own a program of root's could mount control groups, and so slow others.
+
+Landlock forbids mounts by itself.
+"""
 TERMINALS = tuple(
     Call(16, 29, errno.EPERM, tests=(Test(1, request),)) for request in (0x5412, 0x541C)
 )

@@ -82,6 +82,15 @@ def bind(source: str, target: str, *, deep: bool = False) -> None:
     mount(source, target, flags=MS_BIND | (MS_REC if deep else 0))
 
 
+def cover(path: str, null: str) -> None:
+    """Show an empty folder in place of a folder, and `null` in place of a file. Raises OSError."""
+    if os.path.isdir(path):
+        flags = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC
+        mount("tmpfs", path, "tmpfs", flags, "mode=555,size=4k")
+    else:
+        bind(null, path)
+
+
 def seal(target: str, *, deep: bool = False) -> None:
     """Make the mount at `target` read-only; `deep` includes those below it."""
     flags = AT_RECURSIVE if deep else 0

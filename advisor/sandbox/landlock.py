@@ -127,7 +127,7 @@ class Landlock(Sandbox):
         ruleset = kernel.syscall("landlock_create_ruleset", bounds, len(bounds), 0)
         for path in (
             *self._passes,
-            *open_devices(terminals=not self._foreign),
+            *open_devices(foreign=self._foreign),
             self._own_processes(),
         ):
             self._allow(ruleset, path, rights)

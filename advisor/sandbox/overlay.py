@@ -56,6 +56,7 @@ class Overlay(Sandbox):
             *deputies.OF_VIRTUAL_MACHINES,
             *deputies.IO_URING,
             *deputies.OF_OTHERS_SPEED,
+            *deputies.MOUNTS,
             *deputies.TERMINALS,
         ]
         if self._policy["network"]:  # which leaves sockets without a file in reach
@@ -203,7 +204,7 @@ def _shut_kernel(root: str) -> None:
         kernel.bind(shared, shared)
     for path in shut_devices():
         with contextlib.suppress(FileNotFoundError):
-            kernel.bind(root + "/dev/null", root + path)
+            kernel.cover(root + path, f"{root}/dev/null")
     with os.scandir(f"{root}/proc") as entries:
         own = [entry for entry in entries if not entry.name.isdecimal()]
     for entry in own:

@@ -14,11 +14,12 @@ SHARED_MEMORY = "/dev/shm"  # noqa: S108  the kernel's name for it
 DISKS = re.compile(
     r"sg\d+|bsg|ng\d+n\d+|nvme\d+|raw|rawctl|mtd\w*|mem|kmem|port|kmsg"  # disks and memory, raw
     r"|loop-control|mapper|watchdog\d*|uinput|uhid|cpu_dma_latency|userfaultfd"
+    r"|ipmi\d*|tpm\w*|nvram|snapshot"
 )
 """Devices beside those of blocks that reach more than the program's own work.
 
 They write to disks without the file system or to the machine's memory, play its keyboard, keep
-its clock and power states, or let whoever reads the program's memory wait for the program.
+its clock, keys and power states, or let whoever reads the program's memory wait for the program.
 """
 
 
@@ -26,8 +27,14 @@ CONSOLES = re.compile(r"tty\d+|vcs\w*")
 """The machine's own screens: 70 devices that no program of a trial needs."""
 
 
-TERMINALS = re.compile(rf"{CONSOLES.pattern}|tty|pts|console")
-"""Where users type and read."""
+TERMINALS = re.compile(r"tty\w+|vcs\w*|hvc\d+|console")
+"""Where users type and read, beside those of windows and connections, which `pts` holds."""
+
+
+def terminals() -> tuple[str, ...]:
+    """Return the terminals of this machine below /dev."""
+    found = (path for path, shut in _devices("/dev") if not shut)
+    return tuple(path for path in found if TERMINALS.fullmatch(os.path.basename(path)))
 
 
 def shut_devices() -> tuple[str, ...]:
@@ -35,14 +42,18 @@ def shut_devices() -> tuple[str, ...]:
     return tuple(path for path, shut in _devices("/dev") if shut)
 
 
-def open_devices(*, terminals: bool = True) -> tuple[str, ...]:
+def open_devices(*, foreign: bool = False) -> tuple[str, ...]:
     """Return what below /dev a program may write to, such as GPUs.
 
-    Without `terminals` it can open none: those in use are in the folder of new ones.
+    A `foreign` one can open no terminal: those in use are in the folder of new ones.
     """
-    left_out = CONSOLES if terminals else TERMINALS
     found = (path for path, shut in _devices("/dev") if not shut)
-    return tuple(path for path in found if not left_out.fullmatch(os.path.basename(path)))
+    left_out = {"/dev/pts", "/dev/tty", *terminals()} if foreign else set()
+    return tuple(
+        path
+        for path in found
+        if path not in left_out and not CONSOLES.fullmatch(os.path.basename(path))
+    )
 
 
 def _devices(folder: str) -> Iterator[tuple[str, bool]]:

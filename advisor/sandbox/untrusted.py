@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from advisor.sandbox import kernel
-from advisor.sandbox.path_policy import around, is_within
+from advisor.sandbox.path_policy import around, is_within, terminals
 
 SET_FLAGS, UP_AND_RUNNING = 0x8914, 0x41
 
@@ -85,6 +85,9 @@ def take_terminals(root: str) -> None:
     maker = f"{root}/dev/ptmx"
     if os.path.exists(maker) and not os.path.islink(maker):  # else it leads to that one
         kernel.bind(f"{place}/ptmx", maker)
+    for path in terminals():
+        if os.access(path, os.R_OK) or os.access(path, os.W_OK):
+            kernel.bind(f"{root}/dev/null", root + path)
 
 
 def hide(root: str, policy: Mapping[str, Any]) -> None:

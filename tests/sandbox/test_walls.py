@@ -269,6 +269,10 @@ TERMINALS = """
 for name in (TERMINAL, f"/proc/self/root{TERMINAL}"):
     tried("writes to a terminal", lambda: os.write(os.open(name, os.O_WRONLY | os.O_NOCTTY), b"x"))
     tried("reads a terminal", lambda: os.close(os.open(name, os.O_RDONLY | os.O_NOCTTY)))
+null = os.stat("/dev/null").st_rdev
+for name in ("/dev/console", "/dev/tty0", "/dev/tty1", "/dev/ttyS0"):
+    if os.path.exists(name) and os.stat(name).st_rdev != null:
+        tried(f"opens {name}", lambda: os.close(os.open(name, os.O_WRONLY | os.O_NONBLOCK)))
 tried("opens the terminal", lambda: os.close(os.open("/dev/tty", os.O_RDWR)))
 import fcntl
 def types():
@@ -543,6 +547,9 @@ if libc.unshare(flags) == 0:
     }
     for name, attempt in attempts.items():
         if attempt() == 0: through(name)
+    if libc.unshare(0x02000000) == 0:  # control groups, whose files belong to root
+        for kind, which in ((b"cgroup2", None), (b"cgroup", b"cpu")):
+            if libc.mount(kind, b"/mnt", kind, 0, which) == 0: through("control groups")
 tried("key", lambda: open(HOME + "/.ssh/mine.txt"))
 """
 

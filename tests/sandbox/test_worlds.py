@@ -66,6 +66,13 @@ WORLDS = {
         f"{INTERPRETER_MAY_RUN}\n"
         "mount -t tmpfs -o size=64k,noexec none /dev/shm; umask 777; ulimit -n 64"
     ),
+    "disks in folders": (
+        "mkdir old; mount --rbind /dev old; mount -t tmpfs none /dev; mkdir /dev/mapper /dev/bsg\n"
+        "for each in null zero full random urandom tty ptmx; do\n"
+        "    touch /dev/$each; mount --bind old/$each /dev/$each\n"
+        "done; touch /dev/mapper/control\n"
+        "for each in pts shm; do mkdir /dev/$each; mount --rbind old/$each /dev/$each; done"
+    ),
     "hidden processes of others": "mount -t proc -o hidepid=invisible proc /proc || true",
     "no home": "unset HOME",
     "a home that is a file": "HOME=/etc/passwd",
