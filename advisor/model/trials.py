@@ -42,6 +42,64 @@ TuningResult = Literal[
 ]
 
 
+DecisionCause = Literal[
+    "faster",
+    "linked",
+    "suggested",
+    "not-faster",
+    "not-proven",
+    "refuted",
+    "counts-batches",
+    "no-need",
+    "no-value-known",
+    "invalid",
+    "frozen",
+    "not-judged",
+    "outside-tolerance",
+    "ignored",
+    "not-applied",
+    "other-phase",
+    "no-count",
+    "unfinished-items",
+    "validation",
+    "needs-consent",
+    "needs-quality",
+    "safe",
+    "never-alone",
+    "out-of-budget",
+    "not-reached",
+]
+"""Why a setting has the value that it has."""
+OUTCOMES: dict[DecisionCause, TuningResult] = {
+    "faster": "changed",
+    "linked": "changed",
+    "suggested": "advised",
+    "not-faster": "kept",
+    "not-proven": "kept",
+    "refuted": "kept",
+    "counts-batches": "kept",
+    "no-need": "kept",
+    "no-value-known": "kept",
+    "invalid": "refused",
+    "frozen": "refused",
+    "not-judged": "refused",
+    "outside-tolerance": "refused",
+    "ignored": "ignored",
+    "not-applied": "ignored",
+    "other-phase": "listed",
+    "no-count": "listed",
+    "unfinished-items": "listed",
+    "validation": "listed",
+    "needs-consent": "listed",
+    "needs-quality": "listed",
+    "safe": "listed",
+    "never-alone": "listed",
+    "out-of-budget": "skipped",
+    "not-reached": "skipped",
+}
+"""What follows from each cause."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """Decision about one knob, with its evidence."""
@@ -51,6 +109,8 @@ class Decision:
     kind: str
     knob_class: KnobClass
     outcome: TuningResult
+    cause: DecisionCause | None = None
+    """None in a report of an earlier version."""
     old: JsonScalar | tuple[JsonScalar, ...]
     new: JsonScalar | tuple[JsonScalar, ...]
     reason: str

@@ -308,12 +308,12 @@ def with_outcome(state: TunerState, compared: Suggestion) -> TunerState:
             continue  # its written value was proven by itself
         if confirmed:
             reason = f"{change.new} was faster in the search. {compared.reason}"
-            state = state.set_verdict(change, "advised", reason)
+            state = state.set_verdict(change, "suggested", reason)
         else:
             reason = (
                 f"{change.new} was faster in its own run; its comparison proved no gain."
             )
-            state = state.set_verdict(change, "kept", reason)
+            state = state.set_verdict(change, "not-proven", reason)
     return state
 
 

@@ -139,7 +139,7 @@ def refuse(
     for change in winner.changes:
         if change.kind in (kinds or {change.kind}):
             reason = f"Not written: {change.new} {why}"
-            state = state.set_verdict(change, "kept", reason)
+            state = state.set_verdict(change, "refuted", reason)
     confirmed = state.confirmations
     others = (c for c in confirmed if c.ab_test.after.candidate.key != winner.key)
     return replace(state, confirmations=tuple(others))
@@ -255,7 +255,7 @@ def check_memory(state: TunerState) -> Stage:
     for knob in grown:
         verdict = state.verdict_on(knob)
         if verdict is not None:
-            state = state.set_verdict(knob, verdict.outcome, verdict.reason + note)
+            state = state.set_verdict(knob, verdict.cause, verdict.reason + note)
     return state
 
 

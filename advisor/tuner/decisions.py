@@ -6,7 +6,7 @@ from typing import Any
 from advisor import numbers
 from advisor.executor.requests import TrialResult
 from advisor.knobs.registry import REGISTRY, loader_arguments
-from advisor.model import Candidate, Change, Decision, Knob, TuningResult
+from advisor.model import OUTCOMES, Candidate, Change, Decision, DecisionCause, Knob
 from advisor.tuner.effects import other_phase
 from advisor.tuner.state import KnobVerdict, Stop, TunerState, change_of, key_of
 
@@ -24,26 +24,31 @@ def decisions(
     found = []
     for knob in state.all_knobs:
         verdict, new = state.verdict_on(knob), knob.value
-        outcome, reason = unchanged(state, knob, verdict, whole=whole)
+        cause, reason = unchanged(state, knob, verdict, whole=whole)
         if (change := changes.pop(key_of(knob), None)) is not None:
-            outcome, new = "changed", change.new
-            reason = (
-                verdict.reason.strip() if verdict and verdict.outcome == "found" else LINKED
-            )
+            found_faster = verdict is not None and verdict.cause == "faster"
+            cause, new = "faster" if found_faster else "linked", change.new
+            reason = verdict.reason.strip() if verdict and found_faster else LINKED
         decision = Decision(
             **shared(knob),
-            outcome=outcome,
+            outcome=OUTCOMES[cause],
+            cause=cause,
             old=knob.value,
             new=new,
             reason=reason,
             trials=tuple(t.id for t in trials if moves(t, knob)),
-            in_phase=outcome != "listed" or state.in_phase(knob),
+            in_phase=OUTCOMES[cause] != "listed" or state.in_phase(knob),
             in_code=state.in_code(knob),
         )
         found.append(decision)
     linked = (
         Decision(
-            **shared(each), outcome="changed", old=each.old, new=each.new, reason=LINKED
+            **shared(each),
+            outcome="changed",
+            cause="linked",
+            old=each.old,
+            new=each.new,
+            reason=LINKED,
         )
         for each in changes.values()
     )
@@ -66,27 +71,30 @@ def moves(trial: TrialResult, knob: Knob) -> bool:
 
 def unchanged(
     state: TunerState, knob: Knob, verdict: KnobVerdict | None, *, whole: bool
-) -> tuple[TuningResult, str]:
-    if verdict is not None and verdict.outcome == "found":
-        return "kept", "Not written: faster in the search, and the gain was not confirmed."
+) -> tuple[DecisionCause, str]:
+    if verdict is not None and verdict.cause == "faster":
+        return (
+            "not-proven",
+            "Not written: faster in the search, and the gain was not confirmed.",
+        )
     if verdict is not None:
-        return verdict.outcome, verdict.reason.strip()  # type: ignore[return-value]
+        return verdict.cause, verdict.reason.strip()
     if not state.in_phase(knob):
-        return "listed", other_phase(knob, state)
+        return "other-phase", other_phase(knob, state)
     if not knob.editable:
-        return "refused", f"Left as it is: {knob.frozen}."
+        return "frozen", f"Left as it is: {knob.frozen}."
     if not state.context.allows(knob.knob_class):
         return (
-            "listed",
+            "safe",
             f"Not tried: --safe was given, which changes no {knob.knob_class} knob.",
         )
     if not whole and knob.kind in TRIED:
-        return "skipped", "The call ended before it came to this setting."
+        return "not-reached", "The call ended before it came to this setting."
     if knob.knob_class in {"training", "quality"}:
-        return "listed", f"Never tuned by itself: it is a {knob.knob_class} knob."
+        return "never-alone", f"Never tuned by itself: it is a {knob.knob_class} knob."
     if whole and knob.kind in loader_arguments():
-        return "kept", why_no_loader_trial(state, knob)
-    return "kept", (
+        return "no-need", why_no_loader_trial(state, knob)
+    return "no-value-known", (
         "Nothing is tried here: no other value is known to be faster and to leave the results as "
         "they are."
     )

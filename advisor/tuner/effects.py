@@ -52,12 +52,12 @@ def set_ignored(
     """Note that the program ignores `knob`, and what it uses."""
     seen = run.effects
     if not state.in_phase(knob):
-        return state.set_verdict(knob, "listed", other_phase(knob, state))
+        return state.set_verdict(knob, "other-phase", other_phase(knob, state))
     value = seen.dtype if knob.kind == "precision" else REGISTRY[knob.kind].observed(seen)
     used = f"{value:g}" if isinstance(value, float) else str(value)
     change = change_of(candidate, knob)
     if change is not None and (why := not_applied(change, run)):
-        return state.set_verdict(knob, "ignored", f"Could not be tried: {why}.")
+        return state.set_verdict(knob, "not-applied", f"Could not be tried: {why}.")
     override = overriding(knob.path, change and change.new, run)
     site = seen.loader_site if knob.kind in LOADER_KINDS else None
     built = f" (DataLoader built at {site})" if site else ""

@@ -429,7 +429,7 @@ def mean_values(state: TunerState, runs: Sequence[Run]) -> dict[str, float]:
 
 def without_best(state: TunerState, why: str) -> TunerState:
     for change in state.best.changes:
-        state = state.set_verdict(change, "kept", f"Not written. {why}")
+        state = state.set_verdict(change, "refuted", f"Not written. {why}")
     return replace(state, best=Candidate(), best_run=None, confirmations=())
 
 

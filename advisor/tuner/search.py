@@ -97,16 +97,16 @@ def tune_batch_and_workers(state: TunerState) -> Stage:
     for knob in state.tunable("batch_size"):
         if not is_count(state.current(knob)):
             reason = f"{str(knob.value)!r} is no plain count; it is left as it is."
-            state = state.set_verdict(knob, "listed", reason)
+            state = state.set_verdict(knob, "no-count", reason)
         elif unfinished := UNFINISHED.get(state.original.counted or "update"):
             reason = (
                 f"Not tuned: {unfinished}. Count lines of output instead: set unit-regex in "
                 "gpu-advisor.toml."
             )
-            state = state.set_verdict(knob, "listed", reason)
+            state = state.set_verdict(knob, "unfinished-items", reason)
         elif state.by_hand and state.context.workload.validation:
             reason = "Left as it is: the training may use it too, and its validation was measured."
-            state = state.set_verdict(knob, "listed", reason)
+            state = state.set_verdict(knob, "validation", reason)
         elif state.by_hand or not is_only_suggested(state, knob):
             batches.append(knob)
     workers = worker_knobs(state)
@@ -146,7 +146,7 @@ def explore(state: TunerState, batch: Knob | None, workers: Knob | None) -> Stag
         state, by_batches = yield from run_length.counts_batches(state, length)
         if by_batches:
             state = state.set_verdict(
-                batch, "kept", run_length.why_kept(state, length, batch)
+                batch, "counts-batches", run_length.why_kept(state, length, batch)
             )
             return (yield from explore(state, None, workers)) if workers else state
     grid = start_grid(state, batch, workers)
@@ -582,17 +582,17 @@ def decide_batch(
     if chosen[0] != knob.value:
         draws = OTHER_DRAWS if state.iterative and not state.trains else ""
         fastest = "By the curve fitted to all runs, the smallest batch within a tie of the fastest."
-        return state.set_verdict(knob, "found", f"{fastest}{draws} {ended}")
+        return state.set_verdict(knob, "faster", f"{fastest}{draws} {ended}")
     if len(grid.runs) == 1 and stop == OUT_OF_BUDGET:
         known = state.verdict_on(knob)
-        return state if known else state.set_verdict(knob, "skipped", OUT_OF_TIME)
+        return state if known else state.set_verdict(knob, "out-of-budget", OUT_OF_TIME)
     tested = "No usable larger batch was faster"
     if len(grid.runs) > 1 and not ran_alone(grid, 0):
         tested = (
             "Larger batches ran only with other worker counts, and no such pair was faster"
         )
     reason = f"{tested} by more than {state.tie_percent}. {ended}"
-    return state.set_verdict(knob, "kept", reason)
+    return state.set_verdict(knob, "not-faster", reason)
 
 
 def rates_of_workers(state: TunerState, grid: Grid) -> str:
@@ -618,9 +618,9 @@ def decide_workers(
             reason += (
                 f" They sleep most of the time, so {cpus} serve more workers than that."
             )
-        return state.set_verdict(knob, "found", reason)
+        return state.set_verdict(knob, "faster", reason)
     if grid.workers_stop:
-        return state.set_verdict(knob, "kept", f"Not written: {grid.workers_stop}")
+        return state.set_verdict(knob, "refuted", f"Not written: {grid.workers_stop}")
     if {point[1] for point in grid.runs} - {grid.start[1]}:
         tested = "No value tested was faster"
         if not ran_alone(grid, 1):
@@ -628,11 +628,11 @@ def decide_workers(
         reason = (
             f"{tested} by more than {state.tie_percent}.{rates_of_workers(state, grid)}"
         )
-        return state.set_verdict(knob, "kept", reason)
+        return state.set_verdict(knob, "not-faster", reason)
     if not state.waits:
         return state
     if state.skipped:
-        return state.set_verdict(knob, "skipped", OUT_OF_TIME)
+        return state.set_verdict(knob, "out-of-budget", OUT_OF_TIME)
     cpus = numbers.many(state.context.cpus, "CPU")
     reason = f"The program waits for data, and no other count promises more on {cpus}."
-    return state.set_verdict(knob, "kept", reason)
+    return state.set_verdict(knob, "no-value-known", reason)

@@ -19,9 +19,11 @@ from advisor.executor.requests import (
 )
 from advisor.knobs.discovery import Followed
 from advisor.model import (
+    OUTCOMES,
     SAMPLER_FORWARDS,
     Candidate,
     Change,
+    DecisionCause,
     JsonScalar,
     Knob,
     KnobClass,
@@ -114,9 +116,13 @@ class KnobVerdict(NamedTuple):
     """Verdict of a stage on a knob, before confirmation."""
 
     knob: KnobKey
-    outcome: TuningResult | Literal["found"]
-    """found: a better value, to be confirmed."""
+    cause: DecisionCause
     reason: str
+
+    @property
+    def outcome(self) -> TuningResult | Literal["found"]:
+        """What follows; found: a better value, to be confirmed."""
+        return "found" if self.cause == "faster" else OUTCOMES[self.cause]
 
 
 TASKS: dict[TaskKind, str] = {
@@ -416,9 +422,9 @@ class TunerState:
             cost_s -= max(0.0, run.wall_s - run.window_ended_s - ENDING_S)
         return replace(state, costs_s=(*self.costs_s, cost_s), delays=(*self.delays, delay))
 
-    def set_verdict(self, knob: Knob | Change, outcome: str, reason: str) -> Self:
+    def set_verdict(self, knob: Knob | Change, cause: DecisionCause, reason: str) -> Self:
         """With a verdict on `knob` that replaces an earlier one."""
-        verdict = KnobVerdict(key_of(knob), outcome, reason)  # type: ignore[arg-type]
+        verdict = KnobVerdict(key_of(knob), cause, reason)
         others = (each for each in self.verdicts if each.knob != verdict.knob)
         return replace(self, verdicts=(*others, verdict))
 

@@ -7,7 +7,7 @@ from advisor import knobs, numbers
 from advisor.executor.requests import TrialRequest, TrialResult, Variant
 from advisor.knobs import precision_choices
 from advisor.knobs.registry import LOADER_ARGUMENTS
-from advisor.model import Candidate, Failure, JsonScalar, Knob, Run, leaf_of
+from advisor.model import Candidate, DecisionCause, Failure, JsonScalar, Knob, Run, leaf_of
 from advisor.tuner.baseline import STEP_SHARES, tidy_steps
 from advisor.tuner.effects import is_ignored, set_ignored
 from advisor.tuner.quality_gate import (
@@ -53,7 +53,7 @@ def try_values(state: TunerState, knob: Knob, values: Sequence[JsonScalar]) -> S
     for number, value in enumerate(values, 1):
         candidate = state.with_value(knob, value)
         if isinstance(candidate, knobs.InvalidChange):
-            state = state.set_verdict(knob, "refused", f"{plain_reason(candidate)}.")
+            state = state.set_verdict(knob, "invalid", f"{plain_reason(candidate)}.")
             continue
         variant = Variant(candidate=candidate)
         (request,) = requests_of(state, knob, [value])
@@ -65,7 +65,7 @@ def try_values(state: TunerState, knob: Knob, values: Sequence[JsonScalar]) -> S
         )
         if trial is None:
             if not (ignored or followed or before):
-                return state.set_verdict(knob, "skipped", OUT_OF_TIME)
+                return state.set_verdict(knob, "out-of-budget", OUT_OF_TIME)
             break
         run = trial.run
         if run is not None and is_ignored(knob, candidate, start.incumbent_run, run):
@@ -83,7 +83,7 @@ def try_values(state: TunerState, knob: Knob, values: Sequence[JsonScalar]) -> S
             state, verdict = yield from passes_gate(state, variant, run)
             if verdict.inside:
                 reason = f"Inside its tolerance{verdict.figures}."
-                return state.adopt(candidate, run).set_verdict(knob, "found", reason)
+                return state.adopt(candidate, run).set_verdict(knob, "faster", reason)
             seen = f" inside its tolerance{verdict.figures}. {verdict.why}".rstrip(". ")
             if not verdict.refuted:
                 unconfirmed = f"`{value}` was faster{verdict.figures}. {verdict.why}"
@@ -94,14 +94,15 @@ def try_values(state: TunerState, knob: Knob, values: Sequence[JsonScalar]) -> S
     adopted = state.best.key != start.best.key
     if adopted and change_of(state.best, knob) is not None:
         reason = f"Faster by itself by more than {state.tie_percent}; the smallest value that was."
-        return state.set_verdict(knob, "found", reason)
+        return state.set_verdict(knob, "faster", reason)
     found_before = before is not None and before.outcome == "found"
     if not adopted and (found_before or not followed):
         return state
     beyond = f"faster by more than {state.tie_percent}{seen}"
     shown = f" {'; '.join(rates)}." if rates else ""
     unchanged = f"No value tested was {beyond}.{shown}"
-    return state.set_verdict(knob, "kept", unconfirmed or unchanged)
+    cause: DecisionCause = "not-proven" if unconfirmed else "not-faster"
+    return state.set_verdict(knob, cause, unconfirmed or unchanged)
 
 
 def rate_of(state: TunerState, value: JsonScalar, trial: TrialResult) -> str:
@@ -152,7 +153,7 @@ def tune_loader(state: TunerState) -> Stage:
                 continue
             if "workers" in argument.needs and not effects.workers:
                 reason = "The loader has no workers, so this has no effect."
-                state = state.set_verdict(knob, "kept", reason)
+                state = state.set_verdict(knob, "no-need", reason)
                 continue
             if "gpu" in argument.needs and not state.context.has_gpu:
                 continue
@@ -167,7 +168,7 @@ def tune_memory_savers(state: TunerState) -> Stage:
             state = yield from try_values(state, knob, [as_written(knob, False)])
             continue
         reason = "Nothing was seen to be computed twice by torch, so off is no faster."
-        state = state.set_verdict(knob, "kept", reason)
+        state = state.set_verdict(knob, "no-need", reason)
     return state
 
 
@@ -184,7 +185,7 @@ def tune_precision(state: TunerState) -> Stage:
         reason = (
             f"No other value is known to compute in one of {here}, as this target does."
         )
-        state = state.set_verdict(knob, "kept", reason)
+        state = state.set_verdict(knob, "no-value-known", reason)
     return state
 
 
@@ -192,14 +193,16 @@ def tune_flags(state: TunerState) -> Stage:
     for kind, pair in QUICKER.items():
         for knob in state.tunable(kind):
             slower, quicker = (as_written(knob, value) for value in pair)
+            cause: DecisionCause = "no-value-known"
             if repr(knob.value) != repr(slower):
                 reason = f"No value is known to be quicker than {knob.value!r}."
             elif kind in ON_GPU and not state.incumbent_run.on_gpu:
+                cause = "no-need"
                 reason = "It does something on a GPU only, and the model is not on one."
             else:
                 state = yield from try_with_consent(state, knob, [quicker])
                 continue
-            state = state.set_verdict(knob, "kept", reason)
+            state = state.set_verdict(knob, cause, reason)
     return state
 
 
@@ -217,7 +220,7 @@ def try_with_consent(state: TunerState, knob: Knob, values: Sequence[JsonScalar]
         f"{names} not tried: no numeric-tolerance or quality measure is declared for this workload "
         "in gpu-advisor.toml."
     )
-    return state.set_verdict(knob, "listed", reason)
+    return state.set_verdict(knob, "needs-consent", reason)
 
 
 MOST_CONFIRMED = 2
@@ -226,9 +229,11 @@ MOST_CONFIRMED = 2
 
 def tune_steps(state: TunerState) -> Stage:
     for knob in state.tunable("timesteps"):
+        cause: DecisionCause = "no-count"
         if not is_count(knob.value, least=2):
             reason = f"{str(knob.value)!r} is no plain count; it is left as it is."
         elif not state.context.workload.quality:
+            cause = "needs-quality"
             reason = (
                 "Fewer steps change the result, and no quality measure is declared in "
                 "gpu-advisor.toml; a measure with a tolerance is the consent to trade."
@@ -236,7 +241,7 @@ def tune_steps(state: TunerState) -> Stage:
         else:
             state = yield from shorten(state, knob)
             continue
-        state = state.set_verdict(knob, "listed", reason)
+        state = state.set_verdict(knob, cause, reason)
     return state
 
 
@@ -245,10 +250,10 @@ def shorten(state: TunerState, knob: Knob) -> Stage:
     state, reference = yield from measure_reference(state)
     if reference == OUT_OF_TIME:
         reason = "Not tried: the budget had no room for the runs that judge it."
-        return state.set_verdict(knob, "skipped", reason)
+        return state.set_verdict(knob, "out-of-budget", reason)
     if isinstance(reference, str):
         reason = f"The original's quality could not be measured: {reference}."
-        return state.set_verdict(knob, "refused", reason)
+        return state.set_verdict(knob, "not-judged", reason)
     counts, stop = step_counts(state, knob)
     variants = [
         (Variant(candidate=candidate), f"{steps} steps") for steps, candidate in counts
@@ -274,7 +279,7 @@ def shorten(state: TunerState, knob: Knob) -> Stage:
         stop = verdict.why
         if not verdict.refuted:
             break
-    return state.set_verdict(knob, "refused", f"Kept. {stop}")
+    return state.set_verdict(knob, "outside-tolerance", f"Kept. {stop}")
 
 
 def step_counts(state: TunerState, knob: Knob) -> tuple[list[tuple[int, Candidate]], str]:
@@ -305,4 +310,4 @@ def time_steps(
     along = ", ".join(f"{leaf_of(c.path)} {c.old} to {c.new}" for c in linked)
     schedule = f"; the linked schedule moved: {along}" if along else ""
     held = "The bounds of every quality measure are inside its tolerance, on seeds that did not "
-    return state.set_verdict(knob, "found", f"{held}choose it{schedule}. {stop}")
+    return state.set_verdict(knob, "faster", f"{held}choose it{schedule}. {stop}")
