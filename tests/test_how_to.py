@@ -101,4 +101,4 @@ def test_each_command_of_the_page_for_agents_runs(project) -> None:
     for block, code, stdout, stderr in pages.run(found, project):
         assert code in {0, *ends[pages.command_of(block)]}, block + stdout + stderr
         assert "Traceback" not in stderr, block + stderr
-        assert json.loads(stdout), block
+        assert code not in {0, 1, 3} or json.loads(stdout), block
