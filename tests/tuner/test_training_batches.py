@@ -2,12 +2,15 @@
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from advisor.model import Failure, Run, Trial, UpdateWork, WorkFacts
+from advisor.model import Candidate, Effects, Failure, Run, Trial, UpdateWork, WorkFacts
 from advisor.patches import proven_advice
+from advisor.tuner.effects import alters_training
+from tests.runs import a_change, a_run
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.formula import Formula
 from tests.support.simulator.search import formula_search, on_formula
@@ -200,3 +203,19 @@ def test_a_refused_batch_names_what_else_it_moves(tmp_path) -> None:
     reason = search.decisions["batch_size"].reason
     assert "The learning rate of update 1 is" in reason
     assert re.search(r"`warmup_steps` \(\S+, line 3\) 40 to [0-9]+\b", reason), reason
+
+
+@pytest.mark.parametrize(
+    ("seen", "alters"), [(1.0, False), (2.0, True), (4.0, True), (8.0, True), (None, False)]
+)
+def test_an_accumulation_is_what_was_seen_of_it(seen, alters) -> None:
+    """A third value is neither the old nor the new one; the config's own numbers prove nothing."""
+
+    def run(batch: float, accumulation: float | None) -> Run:
+        effects = Effects(batch=batch, accumulation=accumulation, trains="optimizer")
+        return a_run(step_kind="optimizer step", effects=effects)
+
+    before, after = run(4.0, 8.0), run(32.0, seen)
+    moved = a_change(old=4, new=32), a_change("accumulation", kind="grad_accum", old=8, new=1)
+    state: Any = SimpleNamespace(trains=True, original=before)
+    assert alters_training(state, Candidate(changes=moved), after) is alters
