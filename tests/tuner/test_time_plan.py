@@ -38,5 +38,5 @@ def test_without_consent_no_time_is_planned_for_quality() -> None:
 
 def test_the_sentence_tells_each_part() -> None:
     plan = plan_of(begun(6.0, **{"numeric-tolerance": "1%"}))
-    assert plan.sentence.startswith("plan of 5 min: baseline 12 s, search about 36 s, proof about ")
+    assert plan.sentence.startswith("plan of 5 min: baseline 12 s, search about 30 s, proof about ")
     assert ", quality up to " in plan.sentence
