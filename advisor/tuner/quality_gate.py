@@ -342,7 +342,10 @@ def run_seeds(
     runs: list[Run] = []
     for repeat in range(first, first + count):
         request = seeded_request(state, variant, "quality", repeat, expected_s)
-        needed_s = (first + count - repeat + more) * request.expected_s
+        left = (
+            first + count - repeat if expected_s else 1
+        )  # the first tells what the others cost
+        needed_s = (left + more) * request.expected_s
         if more and needed_s > state.remaining_s - state.reserve_s:
             task = Task("quality-reference")
             state = state.skip(task, needed_s, kept_s=state.reserve_s)

@@ -161,10 +161,15 @@ def explore(state: TunerState, batch: Knob | None, workers: Knob | None) -> Stag
         request = request_at(state, grid, point, candidate)
         matters = promise > state.context.smallest_gain
         ahead = next_requests(state, grid, point)
-        state, trial = yield from run_trial(state, request, matters=matters, ahead=ahead)
+        kept_s = state.search_reserve_s
+        state, trial = yield from run_trial(
+            state, request, kept_s=kept_s, matters=matters, ahead=ahead
+        )
         if trial is not None and trial.run and is_outlier(state, grid, point, trial.run):
             again = replace(request, fresh=True, series="again")
-            state, other = yield from run_trial(state, again, matters=matters)
+            state, other = yield from run_trial(
+                state, again, kept_s=kept_s, matters=matters
+            )
             trial = other if other is not None and other.run else trial
         if trial is None:
             grid = replace(grid, stop=OUT_OF_BUDGET) if grid.stop == FLAT else grid
@@ -386,7 +391,7 @@ def most_promising(state: TunerState, grid: Grid) -> tuple[GridPoint | None, flo
     extras_s = {point: extra_s(state, grid, point) for point in new}
     most_s = DEAREST * max(state.context.measure_s, state.price_s)
     new = {point: each for point, each in new.items() if extras_s[point] <= most_s}
-    room_s = state.remaining_s - state.reserve_s - state.price_s
+    room_s = state.remaining_s - state.search_reserve_s - state.price_s
     gains = {point: each.improvement(max(top, -1e3)) for point, each in new.items()}
     fits = [point for point in new if extras_s[point] <= room_s]
     best = max(fits or new, key=lambda p: (gains[p], -p[0], -p[1]), default=None)

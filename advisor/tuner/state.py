@@ -88,6 +88,17 @@ MOST_RESERVED = 6
 """Rounds left to the confirmation: the fewest with exact bounds."""
 GOOD_ROUNDS = 4
 """Rounds from which Student's bounds are narrow enough."""
+SEARCH_PROCESSES = 5
+"""Short processes of a usual search of batch and workers.
+
+`python -m benchmarks.search_quality`, benchmarks/results/tables-cpu2.md: 7.0 with the baselines, of
+200 programs whose processes differ by 2 %."""
+JUDGING_PROCESSES = 15
+"""Processes that a search of free settings leaves to sampling steps, where the budget holds both.
+
+Three of the reference, two rungs, their other seeds, two pairs that confirm, and the rounds of the
+proof. Steps gain most of all, and a search on a busy machine went on for thirteen processes of its
+own and left none of five minutes for them."""
 GATED_ROUNDS = 3
 """Rounds kept for a candidate on top of a proven one."""
 FEWEST_ROUNDS = 2
@@ -392,6 +403,20 @@ class TunerState:
         delay = statistics.quantiles(recent, method="inclusive")[-1]
         delayed_s = GOOD_ROUNDS * self.round_s * delay
         return max(planned_s, min(delayed_s, self.context.budget_s / 2))
+
+    @property
+    def search_reserve_s(self) -> float:
+        """Time that a search of free settings keeps: for their proof, and for sampling steps."""
+        wanted = bool(self.context.workload.quality) and not self.context.safe
+        steps = [
+            knob for knob in self.tunable("timesteps") if self.verdict_on(knob) is None
+        ]
+        if not (wanted and steps):
+            return self.reserve_s
+        free = len(self.originals) + SEARCH_PROCESSES
+        judging_s = JUDGING_PROCESSES * self.price_s
+        whole_s = self.reserve_s + free * self.price_s + judging_s
+        return self.reserve_s + (judging_s if whole_s <= self.context.budget_s else 0.0)
 
     @property
     def gated_reserve_s(self) -> float:

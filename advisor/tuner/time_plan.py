@@ -7,13 +7,8 @@ what those after it need. This only says beforehand where that leads.
 from typing import NamedTuple
 
 from advisor import numbers
-from advisor.tuner.state import TunerState
+from advisor.tuner.state import SEARCH_PROCESSES, TunerState
 
-SEARCH_PROCESSES = 5
-"""Short processes of a usual search of batch and workers.
-
-`python -m benchmarks.search_quality`, benchmarks/results/tables-cpu2.md: 7.0 with the baselines, of
-200 programs whose processes differ by 2 %."""
 GATED = ("precision", "timesteps")
 """Kinds whose gain is bought inside a tolerance."""
 
@@ -45,7 +40,8 @@ class TimePlan(NamedTuple):
 def plan_of(state: TunerState) -> TimePlan:
     """The plan after the baseline; what has no room is cut from the search."""
     proof_s = min(state.reserve_s, state.remaining_s)
-    search_s = min(SEARCH_PROCESSES * state.price_s, state.remaining_s - proof_s)
+    room_s = max(0.0, state.remaining_s - state.search_reserve_s)
+    search_s = min(SEARCH_PROCESSES * state.price_s, room_s)
     gated = state.context.consents and bool(state.tunable(*GATED))
     return TimePlan(
         budget_s=state.context.budget_s,

@@ -252,3 +252,20 @@ def test_precision_of_an_inference_is_held_by_its_outputs(tmp_path, error, *, ta
         workload={"quality": {}, "numeric-tolerance": "1%"},
     )
     assert ("precision" in search.values) is taken
+
+
+def test_a_noisy_search_leaves_the_steps_the_time_that_judges_them(tmp_path) -> None:
+    """Free settings alone could fill the budget: noise makes every point look worth a run."""
+    text = "batch_size: 1\nnum_workers: 0\nn_timestep: 1000\n"
+    noisy = {
+        "noise": 0.2,
+        "quality_noise": 1e-4,
+        "launch_s": 0.02,
+        "process_s": 8.0,
+        "budget_s": 300.0,
+    }
+    judged = [
+        bool(searched(tmp_path / str(seed), text=text, seed=seed, **noisy).asked("quality"))
+        for seed in range(5)
+    ]
+    assert judged.count(True) >= 4
