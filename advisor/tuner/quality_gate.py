@@ -342,15 +342,14 @@ def run_seeds(
     runs: list[Run] = []
     for repeat in range(first, first + count):
         request = seeded_request(state, variant, "quality", repeat, expected_s)
-        left = (
-            first + count - repeat if expected_s else 1
-        )  # the first tells what the others cost
-        needed_s = (left + more) * request.expected_s
-        if more and needed_s > state.remaining_s - state.reserve_s:
+        # The first tells what the others cost; a guess is no reason to leave out what decides.
+        left = first + count - repeat + more if expected_s else 1
+        needed_s, kept_s = left * request.expected_s, state.gated_reserve_s
+        if more and needed_s > state.remaining_s - kept_s:
             task = Task("quality-reference")
-            state = state.skip(task, needed_s, kept_s=state.reserve_s)
+            state = state.skip(task, needed_s, kept_s=kept_s)
             return state, ((), OUT_OF_TIME)
-        state, trial = yield from run_trial(state, request)
+        state, trial = yield from run_trial(state, request, kept_s=kept_s)
         if trial is None:
             return state, (tuple(runs), OUT_OF_TIME)
         result = trial.result
@@ -390,9 +389,8 @@ def measure_reference(state: TunerState) -> Trials[Reference | str]:
     originals = () if free.candidate.changes else runs
     slower = max(1.0, state.incumbent_run.units_per_s / state.original.units_per_s)
     run_s = slower * runs[0].wall_s
-    if not originals and len(runs) * run_s <= CHECK_SHARE * (
-        state.remaining_s - state.reserve_s
-    ):
+    room_s = state.remaining_s - state.gated_reserve_s
+    if not originals and len(runs) * run_s <= CHECK_SHARE * room_s:
         state, (originals, _) = yield from run_seeds(state, Variant(), len(runs), run_s)
         if why := changed_results(state, list(zip(originals, runs, strict=False))):
             return (yield from measure_reference(without_best(state, why)))
