@@ -6,6 +6,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from advisor import knobs
 from advisor.executor.requests import ABTest, Variant
 from advisor.knobs.registry import REGISTRY, loader_arguments
+from advisor.knobs.tree import number_of
 from advisor.model import PROCESS, Candidate, Change, JsonScalar, Run
 from advisor.tuner.baseline import phase_of_program
 from advisor.tuner.confirm import memory_caveat, objection, wanted_rounds
@@ -221,7 +222,8 @@ def stacked(
     reasons = ["No config key or option holds those in the code."] if coded else []
     batch = next((each for each in moved if each.kind == "batch_size"), None)
     if batch is not None and alters_training(state, candidate, run):
-        reasons.append(training_note(state, int(str(batch.new)) / int(str(batch.old))))
+        old, new = (number_of(value) or 1.0 for value in (batch.old, batch.new))
+        reasons.append(training_note(state, new / old))
     reason = " ".join(reasons) + (memory_caveat(state, run) if batch else "") + caution(run)
     return Suggestion(
         title="; ".join(parts),

@@ -117,6 +117,15 @@ def test_workers_written_as_text_are_tuned_as_text(tmp_path) -> None:
     assert re.search(r'^num_workers: "[1-9]\d*"$', written, re.MULTILINE), written
 
 
+@pytest.mark.parametrize("spelled", ['"4"', "4.0"])
+def test_a_count_in_its_own_spelling_is_suggested_with_its_growth(tmp_path, spelled) -> None:
+    engine = on_formula(load_s=1e-6, step_kind="optimizer step", observed={"data_items": 64})
+    search = formula_search(tmp_path, engine, f"batch_size: {spelled}\n")
+    decision = search.decisions["batch_size"]
+    assert decision.outcome == "advised"
+    assert " times the samples" in decision.reason
+
+
 def test_an_accumulation_on_the_command_line_makes_up_for_a_batch_of_the_config(tmp_path) -> None:
     """The product is kept wherever its factors stand."""
     engine = on_formula(
