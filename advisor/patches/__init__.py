@@ -6,7 +6,7 @@ from pathlib import Path
 
 from advisor import numbers
 from advisor.executor.comparison import UNDER_LOAD
-from advisor.executor.requests import Program
+from advisor.executor.requests import COMMAND_LINE, Program
 from advisor.model import Advice, Effects, JsonScalar
 from advisor.patches import patches
 from advisor.patches.patches import Edit, file_patch, patch_of
@@ -37,11 +37,13 @@ def proven_advice(state: TunerState, program: Program) -> tuple[Advice, ...]:
 def placed(
     state: TunerState, program: Program, suggestion: Suggestion
 ) -> tuple[str | None, str | None]:
-    """Place of a suggestion in the code, and its patch."""
+    """Place of a suggestion in the code, and its patch; none that would hold a part of it."""
     seen = state.incumbent_run.effects
     moved = suggestion.variant.candidate.moved_from(state.best)
     coded = {each.path: each.new for each in moved if each.in_code}
     site = seen.model_site if suggestion.switch else seen.loader_site if coded else None
+    if any(each.document == COMMAND_LINE for each in moved):
+        return site, None
     written = config_patch(program, state, suggestion)
     if not coded:
         return site, written

@@ -110,6 +110,20 @@ def test_a_batch_in_the_code_of_a_training_is_told_with_its_learning_rate(tmp_pa
     assert "The learning rate" in search.decisions_in_code["batch_size"].reason
 
 
+def test_a_stack_with_an_option_of_the_command_has_no_patch_of_its_rest(tmp_path) -> None:
+    """No patch holds the command: half of what was proven would be another program."""
+    work = repository(tmp_path)
+    engine = on_formula(
+        **FORMULAS["all three"], **CALL, coded={"--batch-size": 1, "num_workers": 0},
+        names={"batch_size": "--batch-size"}, step_kind="optimizer step",
+    )  # fmt: skip
+    search = formula_search(work, engine, "lr: 0.1\n", options=("--batch-size", "1"))
+    assert {"--batch-size", "num_workers"} <= advised(search).keys()
+    (advice,) = proven_advice(search.state, search.executor.program)
+    assert advice.patch is None
+    assert "--batch-size: 1 to" in advice.title
+
+
 class MakesItsBatches(RecordedEngine):
     """The probe cannot set the batch: the program has a sampler of its own."""
 
