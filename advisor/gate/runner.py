@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import os
 import random
 import sys
 import time
@@ -26,6 +27,7 @@ from advisor.gate.schema import (
 from advisor.gate.sequential_test import LOOKS
 from advisor.model import Machine, MeasurePlan, digest_of
 from advisor.numbers import number
+from advisor.sandbox.path_policy import SHARED_MEMORY
 from advisor.sandbox.scheduling import Watch
 
 LOOKS_OF: dict[Mode, tuple[int, ...]] = {"ab": LOOKS, "noise": (12,), "history": (2,)}
@@ -63,6 +65,8 @@ MARGIN = 1.2
 """The next pair may take so many times the longest so far."""
 HANG_FACTOR = 3.0
 """A run hangs at so many times the longest before it."""
+LEFT_BYTES = 64 << 20
+"""In shared memory after a run: less takes no room from the next one's data."""
 SHORT_RUN_S = 10.0
 """A program this short runs to its end, whatever the budget."""
 
@@ -89,8 +93,11 @@ class Session:
     budget: Budget = field(init=False)
     """Begins with the first warm-up."""
     watch: Watch = field(default_factory=Watch, init=False)
+    shared_bytes: int = field(init=False)
+    """In shared memory at the start."""
 
     def __post_init__(self) -> None:
+        self.shared_bytes = shared_memory_bytes()
         base = self.processes.arms["base"]
         for program in self.selected:
             changed = config.why_not_comparable(program, base)
@@ -189,7 +196,8 @@ class Session:
         entry = self.programs[program.name]
         order = next(itertools.islice(orders(self.inputs.seed), len(entry.kept), None))
         runs = {arm: self._run(program, arm) for arm in order}
-        changed = self.watch.changed()
+        left = left_in_memory(self.shared_bytes, shared_memory_bytes())
+        changed = self.watch.changed() or left
         pair = PairEntry(
             number=len(entry.pairs) + 1,
             order="base first" if order == ARMS else "head first",
@@ -257,3 +265,20 @@ def measured(session: Session, host: Machine, mode: Mode) -> GateRecord:
         facts |= {"verdict": "invalid", "reason": str(problem)}
     record = verdict.decide(list(session.programs.values()), session.inputs, mode)
     return record.model_copy(update=facts)
+
+
+def shared_memory_bytes() -> int:
+    """Return what files in shared memory take. Where no overlay holds all runs share it."""
+    try:
+        space = os.statvfs(SHARED_MEMORY)
+    except OSError:
+        return 0
+    return (space.f_blocks - space.f_bfree) * space.f_frsize
+
+
+def left_in_memory(before_bytes: int, now_bytes: int) -> str | None:
+    """Say what was left in shared memory, if it is so much that the next run has less room."""
+    left_bytes = now_bytes - before_bytes
+    if left_bytes <= LEFT_BYTES:
+        return None
+    return f"{left_bytes >> 20:,} MiB more than at the start lie in {SHARED_MEMORY}"

@@ -395,7 +395,7 @@ def test_two_gates_on_one_card_wait_for_each_other(two, tmp_path) -> None:
     repo = two(THROTTLED, THROTTLED)
     repo.env |= nvml_stub.build(tmp_path / "nvml").env(repo.env)
     with begun(*repo.command(*BENCH), cwd=repo.path, env=repo.environment()) as first:
-        first.stderr.readline()
+        assert any("warming up" in line for line in first.stderr)
         first.send_signal(signal.SIGSTOP)  # so that it holds the card however slow the second is
         second = repo.gate(*BENCH, "--max-minutes", "0.02")
         first.terminate()

@@ -1,11 +1,14 @@
 """Evidence from the GPU and the CPUs discards whole pairs; what is normal discards none."""
 
 import dataclasses
+import os
+import tempfile
 from typing import Any
 
 import pytest
 from gate_examples import BUSY, pair, run
 
+from advisor.gate.runner import LEFT_BYTES, left_in_memory, shared_memory_bytes
 from advisor.gate.verdict import (
     statement,
     too_many_discarded,
@@ -93,6 +96,19 @@ def test_a_quarter_of_the_pairs_may_be_discarded(pairs, discarded, *, too_many) 
     reasons = ["power brake"] * discarded + [None] * (pairs - discarded)
     made = [pair(n, run("base"), run("head"), why) for n, why in enumerate(reasons)]
     assert too_many_discarded(made) is too_many
+
+
+def test_what_is_left_in_shared_memory_discards_a_pair() -> None:
+    """Of many megabytes: the next run, maybe the other arm's, has less memory for its files."""
+    space, size = os.statvfs("/dev/shm"), 4 * LEFT_BYTES
+    if space.f_bavail * space.f_frsize < 2 * size:
+        pytest.skip("shared memory is small here")
+    before = shared_memory_bytes()
+    with tempfile.TemporaryFile(dir="/dev/shm") as file:
+        os.posix_fallocate(file.fileno(), 0, size)
+        assert "MiB more than at the start" in (left_in_memory(before, shared_memory_bytes()) or "")
+    assert left_in_memory(before, before + LEFT_BYTES) is None
+    assert left_in_memory(before, 0) is None
 
 
 def test_of_those_that_others_on_the_cpus_disturbed_as_many_as_the_last_look_needs() -> None:
