@@ -116,7 +116,7 @@ def _set_arguments(
         else:
             missing[name] = value
             continue
-        if not isinstance(written, ast.Constant):
+        if not isinstance(written, ast.Constant) and not _names_literal(source, written):
             return None
         splices.append((*source.places.span(written), repr(value)))
     if missing and splats:
@@ -129,6 +129,38 @@ def _set_arguments(
             ast.keyword(arg=n, value=ast.Constant(v)) for n, v in missing.items()
         ]
     return splices or None
+
+
+def _names_literal(source: Source, written: ast.expr) -> bool:
+    """True for a name that the module binds to a literal, and nothing binds again.
+
+    The call gets the value that was tried; other uses of the name keep theirs.
+    """
+    if not isinstance(written, ast.Name):
+        return False
+    bound = [
+        node
+        for node in ast.walk(source.tree)
+        if (isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load))
+        or isinstance(node, (ast.arg, ast.alias, ast.Global, *DEFINED))
+    ]
+    names = [name for node in bound for name in _bound_by(node)]
+    literals = (
+        node
+        for node in source.tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+    )
+    targets = [target for node in literals for target in node.targets]
+    once = names.count(written.id) == 1
+    return once and any(isinstance(t, ast.Name) and t.id == written.id for t in targets)
+
+
+def _bound_by(node: ast.AST) -> list[str]:
+    """Names that a node binds."""
+    if isinstance(node, ast.Global):
+        return node.names
+    own = [getattr(node, key, None) for key in ("id", "arg", "asname", "name")]
+    return [name for name in own if isinstance(name, str)][:1]
 
 
 def _override(

@@ -32,6 +32,10 @@ LOADERS = [
         "from torch.utils.data import DataLoader as Feed\nl = Feed(ds)\n",
         "from torch.utils.data import DataLoader as Feed\nl = Feed(ds, @)\n",
     ),
+    (
+        "W = 0\nl = DataLoader(ds, num_workers=W)\n",
+        "W = 0\nl = DataLoader(ds, @)\n",
+    ),
 ]
 FLAGS = [
     (
@@ -74,6 +78,11 @@ EDITED = [
 UNCERTAIN = [
     ("workers", "l = DataLoader(*given)\n"),
     ("workers", "l = DataLoader(ds, num_workers=args.workers)\n"),
+    ("workers", "W = 0\nW += f()\nl = DataLoader(ds, num_workers=W)\n"),
+    ("workers", "W = 0\ndef f(W):\n    return DataLoader(ds, num_workers=W)\n"),
+    ("workers", "W = f()\nl = DataLoader(ds, num_workers=W)\n"),
+    ("workers", "from c import W\nl = DataLoader(ds, num_workers=W)\n"),
+    ("workers", "W = 0\ndef f():\n    global W\nl = DataLoader(ds, num_workers=W)\n"),
     ("workers", "l = DataLoader(ds, **a, **b)\n"),
     ("workers", "l = DataLoader(x for x in y)\n"),
     ("workers", "l = DataLoader(ds, 4, True, None, None, 12)\n"),
