@@ -184,7 +184,12 @@ def confirm_quality(
     if not screening.inside:
         return state, screening
     open_ = replace(screening, inside=False, refuted=False)
-    rounds, why = rounds_to_confirm(state, reference, screening)
+    unpaired = len(screening.pairs) < len(reference.runs) and seeds_followed(
+        state, reference
+    )
+    rounds, why = (
+        (FEWEST_ROUNDS, "") if unpaired else rounds_to_confirm(state, reference, screening)
+    )
     if why:
         return state, replace(
             open_, why=f"{name} passed screening, and {why}", refuted=rounds > 0
@@ -201,7 +206,8 @@ def confirm_quality(
     )
     task = Task("quality-confirmation", variant.label)
     kept_s = state.gated_reserve_s
-    if needed_s > state.remaining_s - kept_s:
+    # Without its pairs of other seeds nothing tells how many runs confirm it.
+    if unpaired or needed_s > state.remaining_s - kept_s:
         state = state.skip(task, needed_s, kept_s=kept_s)
         return state, replace(open_, why=over_budget)
     ab_test = ABTest(purpose="quality", requests=requests, rounds=rounds)
@@ -231,9 +237,7 @@ def pair_all_seeds(
     if not screening.inside or missing <= 0 or not seeds_followed(state, reference):
         return state, screening
     runs = [after for _, after in screening.pairs]
-    confirming_s = FEWEST_ROUNDS * MARGIN * (reference.runs[0].wall_s + runs[0].wall_s)
-    room_s = state.remaining_s - state.gated_reserve_s
-    if missing * runs[0].wall_s + confirming_s > room_s:
+    if missing * runs[0].wall_s > state.remaining_s - state.gated_reserve_s:
         return state, screening
     state, (others, _) = yield from run_seeds(
         state, variant, missing, runs[0].wall_s, first=CHOOSING + len(runs)

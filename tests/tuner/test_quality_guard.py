@@ -269,3 +269,12 @@ def test_a_noisy_search_leaves_the_steps_the_time_that_judges_them(tmp_path) -> 
         for seed in range(5)
     ]
     assert judged.count(True) >= 4
+
+
+@pytest.mark.parametrize("budget_s", [150.0, 190.0, 230.0, 270.0])
+def test_seeds_that_the_budget_left_unpaired_refute_nothing(tmp_path, budget_s) -> None:
+    """Other seeds move both arms alike, which one pair alone cannot tell."""
+    text = "batch_size: 1\nn_timestep: 1000\n"
+    paid = {"process_s": taking(4.0, quality=12.0), "quality_noise": 0.03, "launch_s": 0.02}
+    search = searched(tmp_path, text=text, budget_s=budget_s, **paid)
+    assert "n_timestep" in search.values or "budget" in search.decisions["n_timestep"].reason
