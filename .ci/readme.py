@@ -2,7 +2,7 @@
 
 python3 .ci/readme.py test-command    prints the README's test command
 python3 .ci/readme.py check           fails when the README says what is not so
-python3 .ci/readme.py write           regenerates the tables of options and failures
+python3 .ci/readme.py write           regenerates tables, and the first screen from its record
 """
 
 from __future__ import annotations
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 README, TROUBLES = ROOT / "README.md", ROOT / "docs" / "troubleshooting.md"
+INDEX, SCREEN = ROOT / "docs" / "index.md", ROOT / "docs" / "first-screen.svg"
+RECORD = ROOT / "benchmarks" / "results" / "dem_completion-cpu2.json"
+"""report.json of the README's first command: what is said of it comes from there alone."""
+RECORDED = re.compile(r"<!-- record -->\n(.*?)<!-- end -->", re.DOTALL)
 FAILURES = re.compile(r"<!-- failures -->\n(.*?)<!-- end -->", re.DOTALL)
 TABLE = re.compile(r"<!-- options: (\w+) -->\n(.*?)<!-- end -->", re.DOTALL)
 
@@ -71,6 +75,37 @@ def with_tables(text: str) -> str:
     )
 
 
+def with_record(text: str) -> str:
+    """A page with what the recorded call gained, and its table of before and after."""
+    from advisor import numbers
+    from advisor.report import layout, view, writing
+
+    report = writing.load(RECORD)
+    gains = [f"{report.gain.low:.2f} to {numbers.factor(report.gain.high or 0.0)}"]
+    if report.gain_free is not None and view.traded(report):
+        free = report.gain_free
+        gains.insert(0, f"{free.low:.2f} to {numbers.factor(free.high or 0.0)}")
+    table = layout.render("table.md.j2", {"table": view.before_and_after(report)})
+    took = numbers.duration(report.wall_s)
+    said = f"**{view.title(report)}**, found and proven in {took} (95 % {' and '.join(gains)}):"
+    return RECORDED.sub(lambda _: f"<!-- record -->\n{said}\n\n{table}<!-- end -->", text)
+
+
+def first_screen() -> str:
+    """The recorded call's first screen as a terminal shows it: an SVG that loads no font."""
+    import io
+
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    from advisor.report import view, writing
+
+    console = Console(file=io.StringIO(), record=True, width=100, force_terminal=True)
+    console.print(Markdown(view.first_screen(writing.load(RECORD))))
+    svg = console.export_svg(title="gpu-advisor", unique_id="first-screen")
+    return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL) + "\n"
+
+
 def calls() -> Iterator[tuple[Path, list[str]]]:
     """Every call of gpu-advisor in a block of the README and of `docs/`."""
     for page in (README, *sorted((ROOT / "docs").glob("*.md"))):
@@ -98,6 +133,11 @@ def check() -> None:
         sys.exit("README: an option table is stale; run `python3 .ci/readme.py write`")
     if with_failures(TROUBLES.read_text()) != TROUBLES.read_text():
         sys.exit("troubleshooting.md: stale; run `python3 .ci/readme.py write`")
+    for page in (README, INDEX):
+        if with_record(page.read_text()) != page.read_text():
+            sys.exit(f"{page.name}: not its record; run `python3 .ci/readme.py write`")
+    if first_screen() != SCREEN.read_text():
+        sys.exit("first-screen.svg: stale; run `python3 .ci/readme.py write`")
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):
         if not (ROOT / target).exists():
             sys.exit(f"README: the link to {target} leads nowhere")
@@ -123,7 +163,9 @@ if __name__ == "__main__":
         case ["check"]:
             check()
         case ["write"]:
-            README.write_text(with_tables(README.read_text()))
+            README.write_text(with_record(with_tables(README.read_text())))
+            INDEX.write_text(with_record(INDEX.read_text()))
+            SCREEN.write_text(first_screen())
             TROUBLES.write_text(with_failures(TROUBLES.read_text()))
         case _:
             sys.exit(__doc__)

@@ -158,7 +158,7 @@ TEST_ARGS = "datasets.test.dataloader.args"
 SCHEDULE = "model.which_networks[0].args.beta_schedule"
 
 
-def test_the_knobs_of_the_test_phase_are_free_or_of_quality() -> None:
+def test_the_knobs_of_the_test_phase_are_free_numeric_or_of_quality() -> None:
     """Those of training are told apart, and what only looks like a knob is none."""
     ours = {k.path: (k.kind, k.knob_class) for k in FOUND.knobs if k.phase == "test"}
     assert ours == {
@@ -166,6 +166,7 @@ def test_the_knobs_of_the_test_phase_are_free_or_of_quality() -> None:
         f"{TEST_ARGS}.num_workers": ("num_workers", "free"),
         f"{TEST_ARGS}.pin_memory": ("pin_memory", "free"),
         f"{SCHEDULE}.test.n_timestep": ("timesteps", "quality"),
+        "test.precision": ("precision", "numeric"),
     }
     train = FOUND.knob("datasets.train.dataloader.args.batch_size")
     assert (train.phase, train.knob_class) == ("train", "training")

@@ -88,13 +88,13 @@ def test_a_raster_is_filled_alike_whatever_the_batch_and_the_workers(tmp_path) -
         text = text.replace(old, new)
     config.write_text(text)
     words = (MODULE, "benchmarks.workloads.dem_completion.run", "-p", "test", "-c", config)
-    flags = ("--tiles", 32, "--n_timestep", 2)
+    flags = ("--n_timestep", 2)
     rasters = []
     for more in ((), ("-b", 1)):
         lines = printed(*words, *flags, *more, cwd=ROOT)
         (folder,) = map(Path, re.findall(r"^wrote (.+)$", lines, re.MULTILINE))
         metrics = json.loads((folder / "metrics.json").read_text())
-        assert (metrics["tiles"], metrics["n_timestep"]) == (32, 2)
+        assert (metrics["tiles"], metrics["n_timestep"]) == (192, 2)
         for label, name in (("void RMSE", "void_rmse_m"), ("seams", "seams")):
             (figure,) = re.findall(rf"^{label}: (\S+)", lines, re.MULTILINE)
             assert float(figure) == pytest.approx(metrics[name], abs=1e-4)

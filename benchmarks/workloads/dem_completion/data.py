@@ -12,9 +12,9 @@ from torch.utils.data import Dataset
 from benchmarks.workloads.dem_completion.interpolate import Array, distance_to_known, laplace
 from benchmarks.workloads.dem_completion.terrain import NODATA
 
-TILE = 64
+TILE = 32
 """Pixels a side: what the weights were trained on."""
-OVERLAP = 12
+OVERLAP = 8
 """Pixels that tiles of the generated raster share in the shipped config."""
 CONDITION_CHANNELS = 3
 RESIDUAL_GAIN = 4.0

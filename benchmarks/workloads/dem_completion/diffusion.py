@@ -1,7 +1,5 @@
 """Forward noise and the reverse walk from noise to a fill, for any schedule of betas."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -9,8 +7,6 @@ from torch import Tensor
 
 CLIP = 4.0
 """Fills beyond this many standard deviations do not occur."""
-_NOISE_BLOCK = 25
-"""Steps whose noise is drawn at once; part of the result, as it orders the random numbers."""
 
 
 def betas(schedule: str, n_timestep: int, linear_start: float, linear_end: float) -> NDArray:
@@ -35,34 +31,30 @@ def velocity_target(clean: Tensor, noise: Tensor, gamma: Tensor) -> tuple[Tensor
 def sample(denoiser: torch.nn.Module, condition: Tensor, beta: NDArray, seeds: list[int]) -> Tensor:
     """Fills (B, 1, H, W) for `condition` (B, C, H, W), whose channel 1 is the void mask.
 
-    Each tile has noise of its own seed, so its fill does not depend on its batch.
+    Each tile starts from noise of its own seed, and the walk from there is deterministic (DDIM,
+    eta 0). So a fill depends neither on its batch nor, but for the step size, on the number of
+    steps: equal seeds give comparable fills.
+
+    The noise of a state is told by the clipped fill. By the fill before clipping, the state would
+    not be the mixture that the network was trained on, and a thousand steps diverge.
     """
     gamma = signal_levels(beta)
     before = np.append(1.0, gamma[:-1])
-    # Posterior of the previous state given this one and the clean fill.
-    clean_share = (np.sqrt(before) * beta / (1 - gamma)).tolist()
-    noisy_share = (np.sqrt(1 - beta) * (1 - before) / (1 - gamma)).tolist()
-    sigma = np.sqrt(beta * (1 - before) / (1 - gamma)).tolist()
     signal, hidden = np.sqrt(gamma).tolist(), np.sqrt(1 - gamma).tolist()
+    next_signal, next_hidden = np.sqrt(before).tolist(), np.sqrt(1 - before).tolist()
     void = condition[:, 1:2]
-    noise = _noise(seeds, len(beta), void)
-    fill = next(noise) * void
+    fill = _noise(seeds, void) * void
     for step in reversed(range(len(beta))):
         level = torch.full((len(fill),), gamma[step], dtype=fill.dtype, device=fill.device)
         velocity = denoiser(fill, condition, level)
-        clean = signal[step] * fill - hidden[step] * velocity
-        clean = clean.clamp_(-CLIP, CLIP)
-        fill = clean_share[step] * clean + noisy_share[step] * fill
-        if step:
-            fill += sigma[step] * next(noise)
-        fill *= void
+        clean = (signal[step] * fill - hidden[step] * velocity).clamp_(-CLIP, CLIP) * void
+        noise = (fill - signal[step] * clean) / hidden[step]
+        fill = next_signal[step] * clean + next_hidden[step] * noise
     return fill
 
 
-def _noise(seeds: list[int], steps: int, like: Tensor) -> Iterator[Tensor]:
-    """Standard normal (B, 1, H, W), `steps` times, from one generator a tile."""
-    generators = [torch.Generator(like.device).manual_seed(seed) for seed in seeds]
-    shape = (_NOISE_BLOCK, *like.shape[1:])
-    for start in range(0, steps, _NOISE_BLOCK):
-        tiles = [torch.randn(shape, generator=g, device=like.device) for g in generators]
-        yield from torch.stack(tiles, dim=1)[: steps - start]
+def _noise(seeds: list[int], like: Tensor) -> Tensor:
+    """Standard normal, shaped as `like`, from one generator a tile."""
+    generators = (torch.Generator(like.device).manual_seed(seed) for seed in seeds)
+    shape, device = like.shape[1:], like.device
+    return torch.stack([torch.randn(shape, generator=g, device=device) for g in generators])

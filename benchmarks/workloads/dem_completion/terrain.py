@@ -9,7 +9,7 @@ from benchmarks.workloads.cache import made_once
 
 Array = NDArray[np.float32]
 
-VERSION = 3
+VERSION = 4
 """Part of the name of cached rasters; raise it when what is generated changes."""
 NODATA = -9999.0
 RELIEF_M = 4.0
@@ -42,8 +42,8 @@ def terrain(rng: np.random.Generator, shape: tuple[int, int]) -> Array:
 
 
 def voids(rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.bool_]:
-    """True where the survey has no data: shadows and gaps some ten pixels wide."""
-    field = spectral_noise(rng, shape, slope=2.5, longest=26)
+    """True where the survey has no data: shadows and gaps some six pixels wide."""
+    field = spectral_noise(rng, shape, slope=2.5, longest=16)
     return field > np.quantile(field, 1 - VOID_SHARE)
 
 
