@@ -39,6 +39,18 @@ class Losing(RecordedEngine):
         return super().run(trial)
 
 
+class GivenUp(RecordedEngine):
+    """Once told how long, its processes run into their limit then."""
+
+    wall_s = 0.0
+
+    def run(self, trial: Trial) -> Run | Failure:
+        if not self.wall_s:
+            return super().run(trial)
+        self._now_s += self.wall_s
+        return a_failure("timeout", wall_s=self.wall_s)
+
+
 class Reasons(Quiet):
     """Keeps why the last process was given up."""
 
@@ -65,11 +77,13 @@ def test_a_trial_that_the_budget_ended_failed_in_nothing(tmp_path) -> None:
 @pytest.mark.parametrize(("wall_s", "said"), [(12.0, "no item within 6 s"), (61.0, "budget")])
 def test_a_process_that_is_given_up_is_told_with_its_own_limit(tmp_path, wall_s, said) -> None:
     """A sampler's first item has a part of the budget; neither limit is the program's failure."""
-    search = formula_search(tmp_path, on_formula(), "lr: 0.1\n", budget_s=60.0)
+    engine = on_formula(GivenUp)
+    search = formula_search(tmp_path, engine, "lr: 0.1\n", budget_s=60.0)
     executor, heard = search.executor, Reasons()
     executor.listener = heard
     executor.budget.total_s += 60.0 - executor.budget.remaining_s
-    executor.engine.run = lambda _: a_failure("timeout", wall_s=wall_s)
+
+    engine.wall_s = wall_s
     plan = MeasurePlan()
     request = TrialRequest(variant=Variant(), purpose="whatif", plan=plan, fresh=True, limit_s=6.0)
     assert isinstance(executor.measure(request), SkippedRun)
