@@ -61,8 +61,8 @@ def pipeline(context: TuningContext) -> Generator[SearchStep, Result, Stop]:
         return Stop(reason="budget-too-small", state=state, needed_s=needed_s)
     for stage in (
         discover_knobs,
+        tune_memory_savers,  # one trial, of a large gain where recomputation was seen
         tune_batch_and_workers,
-        tune_memory_savers,
         tune_loader,
         confirm,
         check_memory,

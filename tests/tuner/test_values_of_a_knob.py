@@ -125,6 +125,15 @@ def test_checkpointing_is_taken_off_where_memory_and_gain_are_there(
     assert (CHECKPOINTING in search.values) is (outcome == "changed")
 
 
+def test_recomputation_that_was_seen_is_taken_off_before_anything_else(tmp_path) -> None:
+    """One trial of a large gain: a search of batches and workers may spend the budget."""
+    text = f"{TEXT}gradient_accumulation_steps: 8\nnum_workers: 0\n"
+    search = formula_search(tmp_path, training(process_s=12.0), text, budget_s=100.0)
+    first = search.asked("search")[0].variant.candidate
+    assert set_by(first) == {CHECKPOINTING: False}
+    assert search.decisions[CHECKPOINTING].outcome == "changed"
+
+
 @pytest.mark.parametrize(("guard", "asked"), [({"numeric-tolerance": "2%"}, True), ({}, False)])
 def test_plain_attention_is_set_against_that_of_torch(tmp_path, guard, asked) -> None:
     """It rounds otherwise, so only where the user declared a tolerance."""
