@@ -129,7 +129,7 @@ def test_recomputation_that_was_seen_is_taken_off_before_anything_else(tmp_path)
     """One trial of a large gain: a search of batches and workers may spend the budget."""
     text = f"{TEXT}gradient_accumulation_steps: 8\nnum_workers: 0\n"
     search = formula_search(tmp_path, training(process_s=12.0), text, budget_s=100.0)
-    first = search.asked("search")[0].variant.candidate
+    first = search.asked("search")[0].request.variant.candidate
     assert set_by(first) == {CHECKPOINTING: False}
     assert search.decisions[CHECKPOINTING].outcome == "changed"
 
