@@ -81,10 +81,12 @@ def with_record(text: str) -> str:
     from advisor.report import layout, view, writing
 
     report = writing.load(RECORD)
-    gains = [f"{report.gain.low:.2f} to {numbers.factor(report.gain.high or 0.0)}"]
-    if report.gain_free is not None and view.traded(report):
-        free = report.gain_free
-        gains.insert(0, f"{free.low:.2f} to {numbers.factor(free.high or 0.0)}")
+    free = report.gain_free if view.traded(report) else None
+    gains = [
+        f"{gain.low:.2f} to {numbers.factor(gain.high)}" if gain.high else gain.size
+        for gain in (free, report.gain)
+        if gain is not None
+    ]
     table = layout.render("table.md.j2", {"table": view.before_and_after(report)})
     took = numbers.duration(report.wall_s)
     said = f"**{view.title(report)}**, found and proven in {took} (95 % {' and '.join(gains)}):"
