@@ -219,7 +219,7 @@ def stacked(
     coded = ", ".join(f"{each.path}={each.new!r}" for each in moved if each.in_code)
     parts = [", ".join(written)] if written else []
     parts += [f"DataLoader arguments: {coded}"] if coded else []
-    reasons = ["No config key or option holds those in the code."] if coded else []
+    reasons = ["No config key or option holds what stands in the code."] if coded else []
     batch = next((each for each in moved if each.kind == "batch_size"), None)
     if batch is not None and alters_training(state, candidate, run):
         old, new = (number_of(value) or 1.0 for value in (batch.old, batch.new))
