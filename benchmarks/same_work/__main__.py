@@ -53,7 +53,7 @@ class Outcome:
             name: self.program.harmful[name]
             for name, value in self.written.items()
             if name in self.program.harmful
-            and not (type(value) is int and value <= self.program.harmless_up_to)
+            and not (type(value) is int and value in self.program.harmless)
         }
 
     @property

@@ -8,6 +8,7 @@ A program is put together from a head, data, and a loop, as people write it: one
 YAML config.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from textwrap import dedent
 
@@ -41,8 +42,8 @@ class Program:
     """Setting to what a change of it breaks. It must not be written."""
     free: dict[str, float] = field(default_factory=dict)
     """Setting to the gain that it gives without any change of the work."""
-    harmless_up_to: int = 0
-    """Values of a harmful setting up to this one do no harm."""
+    harmless: Collection[int] = ()
+    """Values of a harmful setting that do no harm."""
 
 
 NETWORK = "net = nn.Sequential(nn.Linear(16, 32), nn.LayerNorm(32), nn.Linear(32, 1))"
@@ -253,7 +254,7 @@ WORKERS_HARM = (
         source=training(iterable("for index in range(1000):\n    yield item(index)")),
         config=LOADER,
         harmful={"num_workers": TWICE},
-        harmless_up_to=1,
+        harmless=range(2),
     ),
     Program(
         name="iterable_shuffle_buffer",
@@ -271,7 +272,7 @@ WORKERS_HARM = (
         ),
         config=LOADER,
         harmful={"num_workers": TWICE},
-        harmless_up_to=1,
+        harmless=range(2),
     ),
     Program(
         name="iterable_asks_and_ignores",
@@ -287,7 +288,7 @@ WORKERS_HARM = (
         ),
         config=LOADER,
         harmful={"num_workers": TWICE},
-        harmless_up_to=1,
+        harmless=range(2),
     ),
     Program(
         name="iterable_overlapping_shards",
@@ -305,7 +306,7 @@ WORKERS_HARM = (
         ),
         config=LOADER,
         harmful={"num_workers": "workers share most of the items"},
-        harmless_up_to=1,
+        harmless=range(2),
     ),
     Program(
         name="iterable_loses_items",
@@ -330,7 +331,7 @@ WORKERS_HARM = (
         source=training(PIPE.format(shared="")),
         config=LOADER,
         harmful={"num_workers": TWICE},
-        harmless_up_to=1,
+        harmless=range(2),
     ),
     Program(
         name="endless_equal_seeds",
@@ -346,14 +347,14 @@ WORKERS_HARM = (
         ),
         config=LOADER,
         harmful={"num_workers": EQUAL},
-        harmless_up_to=1,
+        harmless=range(2),
     ),
     Program(
         name="inference_iterable_whole",
         source=inference(iterable("for index in range(3000):\n    yield item(index)")),
         config=LOADER,
         harmful={"num_workers": TWICE},
-        harmless_up_to=1,
+        harmless=range(2),
     ),
     Program(
         name="numpy_generator_held",
@@ -520,7 +521,7 @@ UPDATES_HARM = (
         source=accumulating(accumulation="max(4, c['accumulation'])"),
         config=MICRO,
         harmful={"batch_size": UPDATE},
-        harmless_up_to=8,  # 8 x 4 is still the 32 samples of 2 x 16
+        harmless=range(9),  # 8 x 4 is still the 32 samples of 2 x 16
     ),
     Program(
         name="accumulation_not_divided",
@@ -670,7 +671,7 @@ UPDATES_HARM = (
         ),
         config={"batch_size": 9, "num_workers": 2},
         harmful={"batch_size": "more items are dropped"},
-        harmless_up_to=10,
+        harmless={10, 15, 18, 30, 45, 90},  # none is dropped of 90
     ),
 )
 
