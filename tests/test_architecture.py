@@ -135,3 +135,9 @@ def test_tests_and_benchmarks_share_only_helpers() -> None:
     assert not [each for each in imported if each[1].startswith("benchmarks.")]
     wanted = {each for each in named_imports("benchmarks") if each[1].startswith("tests.")}
     assert not [each for each in wanted if not each[1].startswith(HELPERS)]
+
+
+def test_no_two_test_modules_have_one_name() -> None:
+    """pytest imports them without packages: the second one of a name is an error."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))

@@ -2,9 +2,10 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import pytest
@@ -40,7 +41,11 @@ class Answer(NamedTuple):
 @cache
 def tuned(server: warm.Server, how: str, *accept: str) -> Answer:
     """Tune the training of that kind, with these differences accepted."""
-    folder = Path(mkdtemp(prefix="gpu-advisor-test-"))
+    with TemporaryDirectory(prefix="gpu-advisor-test-", ignore_cleanup_errors=True) as folder:
+        return tuned_in(Path(folder), server, how, accept)
+
+
+def tuned_in(folder: Path, server: warm.Server, how: str, accept: Sequence[str]) -> Answer:
     (folder / ".git").mkdir()
     (folder / "work_config.py").write_bytes((PROGRAMS / "work_config.py").read_bytes())
     before = CONFIG.format(how=how)

@@ -2,7 +2,7 @@
 
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -14,8 +14,9 @@ from tests.probe import program
 @cache
 def trial(name: str, *settings: str) -> Run:
     """Run of the dataset of that name, with so many workers."""
-    folder = Path(mkdtemp(prefix="gpu-advisor-test-"))
-    return program.python(folder, "work_data.py", name, *settings, plan=program.WHOLE).measured
+    with TemporaryDirectory(prefix="gpu-advisor-test-", ignore_cleanup_errors=True) as folder:
+        words = ("work_data.py", name, *settings)
+        return program.python(Path(folder), *words, plan=program.WHOLE).measured
 
 
 def causes(before: Run, after: Run) -> list[str]:
@@ -141,8 +142,8 @@ def test_a_copy_of_the_weights_is_named_as_the_program_writes_it() -> None:
 @cache
 def updating(*words: str) -> Run:
     """Run of a training by accumulation."""
-    folder = Path(mkdtemp(prefix="gpu-advisor-test-"))
-    return program.python(folder, "work_updates.py", *words, plan=program.WHOLE).measured
+    with TemporaryDirectory(prefix="gpu-advisor-test-", ignore_cleanup_errors=True) as folder:
+        return program.python(Path(folder), "work_updates.py", *words, plan=program.WHOLE).measured
 
 
 IN_A_FUNCTION = """
