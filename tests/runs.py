@@ -1,9 +1,15 @@
 """Runs, failures, trials, changes, cards as a test needs them: the rest of each is filled in."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from advisor.machine import profiles
 from advisor.model import Candidate, Change, Failure, Gpu, Run, Trial
+
+
+def of_steady_host(notes: Iterable[str]) -> list[str]:
+    """Notes but those that a host gives which is busy during some part of a window."""
+    return [note for note in notes if "within the window" not in note]
 
 
 def a_run(**given: Any) -> Run:
