@@ -331,6 +331,8 @@ class ResultFile:
     path: str
     items: int
     size_bytes: int
+    written_at: float | None = None
+    """Last write, in epoch seconds of the file system."""
     first: tuple[tuple[float | str, ...], ...] = ()
     """Values of the first items, in order; of texts a digest."""
     sampled: bool = False

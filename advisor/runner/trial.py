@@ -177,8 +177,20 @@ def _results(
     known = kept_on and (bool(times) or outside is not None)
     end = float("inf") if trial.plan.whole else run.window_end
     in_window = files_between(run.window_start, end, times, run) if known else None
-    results = (*read_copies(changes, trial.cwd), *inside)
-    return {"files_in_window": in_window, "results": results}
+    results = [*read_copies(changes, trial.cwd), *inside]
+    begun = first_step_of(run) + set_ahead_s if kept_on else float("-inf")
+    made = (each for each in results if each.written_at is None or each.written_at >= begun)
+    return {"files_in_window": in_window, "results": tuple(made)}
+
+
+def first_step_of(run: Run) -> float:
+    """When the work began, in epoch seconds: what was last written before is no result of it.
+
+    Data that a program prepares for itself as it starts holds as many items whatever the work.
+    """
+    if run.window_ended_s is None or run.startup_s is None:
+        return float("-inf")
+    return run.window_end - run.window_ended_s + run.startup_s
 
 
 def files_between(

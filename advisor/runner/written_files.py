@@ -12,6 +12,7 @@ import os
 import re
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -66,7 +67,8 @@ def _note(verb: str, names: Sequence[str], end: str = "") -> tuple[str, ...]:
 def read_copies(changes: Mapping[str, Any], root: str) -> Iterator[ResultFile]:
     for entry in changes.get("results", ()):
         copy = Path(entry["copy"])
-        yield from read_file(copy, relative_name(entry["path"], root))
+        for found in read_file(copy, relative_name(entry["path"], root)):
+            yield replace(found, written_at=entry["written_at"])
         copy.unlink(missing_ok=True)
 
 
@@ -83,7 +85,8 @@ def read_folder(folder: str) -> tuple[list[float], tuple[ResultFile, ...]]:
             continue
         written_at.append(round(status.st_mtime, 3))
         if len(results) < RESULTS_LIMIT and holds_items(path.name, status):
-            results += read_file(path, relative_name(str(path), folder))
+            found = read_file(path, relative_name(str(path), folder))
+            results += [replace(each, written_at=status.st_mtime) for each in found]
     return written_at, tuple(results)
 
 

@@ -51,7 +51,8 @@ def changes(
             if begun and holds_items(name, new) and len(found["results"]) < RESULTS_LIMIT:
                 copy = os.path.join(copies, f"result{len(found['results'])}")
                 lower = f"{upper}{name.removeprefix(place)}"
-                found["results"] += _copied(kept, lower, copy, name)
+                result = {"path": name, "copy": copy, "written_at": new.st_mtime}
+                found["results"] += [result] if _copied(kept, lower, copy) else []
     found["written_at"] = sorted(found["written_at"])[:COUNTED_LIMIT]
     return found | {kind: sorted(found[kind]) for kind in ("created", "changed", "removed")}
 
@@ -66,7 +67,8 @@ def holds_items(path: str, status: os.stat_result) -> bool:
     return path.lower().endswith(ITEM_SUFFIXES) and 0 < status.st_size <= COPIED_BYTES
 
 
-def _copied(kept: int, path: str, copy: str, name: str) -> list[dict[str, str]]:
+def _copied(kept: int, path: str, copy: str) -> bool:
+    """Copy a file out of a layer; False if it cannot be read."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         with (
@@ -75,8 +77,8 @@ def _copied(kept: int, path: str, copy: str, name: str) -> list[dict[str, str]]:
         ):
             copy_content(source, target)
     except OSError:
-        return []
-    return [{"path": name, "copy": copy}]
+        return False
+    return True
 
 
 def copy_content(source: BinaryIO, target: BinaryIO) -> None:

@@ -96,6 +96,26 @@ def test_new_files_of_items_are_looked_into(do, project) -> None:
     }
 
 
+PREPARES = """
+import json, torch
+json.dump(list(range(300)), open("data.json", "w"))
+data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.ones(64, 4)), batch_size=4)
+net = torch.nn.Linear(4, 1)
+with torch.no_grad(), open("out.jsonl", "w") as out:
+    for (x,) in data:
+        out.write(json.dumps(float(net(x).mean())) + chr(10))
+"""
+
+
+@pytest.mark.slow
+def test_data_that_a_program_prepares_as_it_starts_is_no_result(do, project) -> None:
+    """It holds as many items whatever the work: more work would look as if results were lost."""
+    pytest.importorskip("torch")
+    (project / "sample.py").write_text(PREPARES)
+    run = do.measured("overlay", sys.executable, "sample.py")
+    assert [(each.path, each.items) for each in run.results] == [("out.jsonl", 16)]
+
+
 def test_folders_are_renamed_by_the_program_itself(do, project) -> None:
     """The kernel refuses, as in containers: Python, `mv` and `shutil.move` copy; C does not."""
     for name in ("by python", "by mv", "by shutil", "by C", "empty", "full/x"):
