@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from advisor import numbers
 from advisor.errors import InterruptedByUserError
 from advisor.executor.executor import Budget
 from advisor.gate import config, github, verdict
@@ -166,6 +167,16 @@ class Session:
             self.fail_base(
                 name, f"base failed ({base.problem.kind}): {base.problem.evidence}"
             )
+            return
+        self.say(f"{name}: {self._price(name)}")
+
+    def _price(self, name: str) -> str:
+        """What deciding may cost, told before the first pair."""
+        pair_s, fewest, most = self._pair_s(name), self.rule.looks[0], self.rule.looks[-1]
+        shortest, longest = (numbers.duration(count * pair_s) for count in (fewest, most))
+        pairs = f"{fewest} to {most} pairs" if fewest < most else f"{most} pairs"
+        takes = f"{shortest} to {longest}" if fewest < most else longest
+        return f"a pair takes about {numbers.duration(pair_s)}, so {pairs} take {takes}"
 
     def _open(self) -> list[Program]:
         """Programs that another pair could still decide."""

@@ -30,6 +30,7 @@ def judged(repo: Repo, *flags: str) -> tuple[int, dict[str, Any]]:
     done = repo.gpu_advisor.call(*words, cwd=repo.path, env=repo.environment())
     record = json.loads(done.stdout)
     jsonschema.validate(record, SCHEMA)
+    assert ("so 5 to 24 pairs take" in done.stderr) or record["processes"] < 2, done.stderr
     return done.returncode, record
 
 
