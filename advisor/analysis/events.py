@@ -102,6 +102,8 @@ class ModuleFacts:
     site: str | None = None
     """`train.py:95` of its first call."""
     parameters: int = 0
+    added_parameters: int = 0
+    """Those that no module called before it has."""
     same_shape: bool = False
     """Its output has the shape of its input."""
     flags: dict[str, JsonScalar] = field(default_factory=dict)

@@ -58,7 +58,12 @@ def measure(log: EventLog, plan: MeasurePlan, *, cut_short: bool = False) -> Mea
         window = window.on_device(clock) or window
     effects = effects_of(log.loader(series.loader), log.module(series.root))
     effects = replace(effects, batch=series.batch, accumulation=series.accumulation)
-    effects = replace(effects, trains=trains, forwards_per_unit=series.forwards_per_unit)
+    effects = replace(
+        effects,
+        trains=trains,
+        forwards_per_unit=series.forwards_per_unit,
+        all_parameters=sum(each.added_parameters for each in log.modules.values()) or None,
+    )
     measured = window is not None and window.units_per_s() is not None
     return Measurement(
         run=_run(log, window, plan, clock, effects)

@@ -45,7 +45,7 @@ from advisor.gate.schema import (
 )
 from advisor.gate.sequential_test import ALPHA, LOOKS, Decision, keep_or_drop
 from advisor.machine.host import read_machine
-from advisor.model import Run
+from advisor.model import Effects, Run
 from advisor.settings import Workload
 from advisor.tuner import output_check, same_work
 
@@ -223,10 +223,8 @@ class Judge:
         base, head = (self.processes.seen[arm] for arm in ARMS)
         if not base or not head:
             return
-        old, new = base[-1].effects.parameters, head[-1].effects.parameters
-        if old and new and new < old:
-            reason = f"the model has {new:,} parameters, and {old:,} in base"
-            yield Verdict(ruling="drop", cause="smaller-model", reason=reason)
+        if smaller := smaller_model(base[-1].effects, head[-1].effects):
+            yield Verdict(ruling="drop", cause="smaller-model", reason=smaller)
         for sentence in work_differences(base, head):
             yield Verdict(ruling="drop", cause="other-work", reason=sentence)
         for each in same_work.differences(base, head[-1]):
@@ -242,6 +240,22 @@ class Judge:
                 "which is more than rounding"
             )
             yield Verdict(ruling="drop", cause="other-outputs", reason=reason)
+
+
+def smaller_model(base: Effects, head: Effects) -> str:
+    """Sentence on parameters that head lacks; empty if it lacks none.
+
+    The root module and the sum of all are both fewer in a smaller model. The root alone is fewer
+    where the same layers are called apart, the sum alone where one run ended before another
+    module's first call.
+    """
+    figures = (
+        (base.parameters, head.parameters),
+        (base.all_parameters, head.all_parameters),
+    )
+    if not all(old and new and new < old for old, new in figures):
+        return ""
+    return f"the model has {head.all_parameters:,} parameters, and {base.all_parameters:,} in base"
 
 
 def later_end(base: Run, head: Run) -> str:

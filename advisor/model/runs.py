@@ -116,6 +116,8 @@ class Effects:
     """`trainer.py:95` where the root module was called."""
     parameters: int | None = None
     """Numbers that the root module may learn."""
+    all_parameters: int | None = None
+    """Numbers that all called modules may learn, each once, however they are wrapped."""
     inputs: tuple[tuple[float, ...], ...] = ()
     """Some numbers that went into the first root forwards, evenly spread."""
     outputs: tuple[tuple[float, ...], ...] = ()

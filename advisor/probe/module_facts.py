@@ -21,11 +21,13 @@ SAMPLES = 64
 class Module:
     """Module called from outside any other."""
 
-    def __init__(self, module: Any, index: int, parameters: int) -> None:
+    def __init__(self, module: Any, index: int, parameters: int, added: int) -> None:
         self.module = weakref.ref(module)
         self.index = index
         self.name = type(module).__name__
         self.parameters = parameters
+        self.added_parameters = added
+        """Those that no module called before it has: layers called one by one make one model."""
         self.site = call_sites.call_site()
         """`file.py:line` of its first call."""
         self.calls = 0
@@ -49,17 +51,19 @@ class Module:
 
 
 DESCRIBED = (
-    "name", "site", "parameters", "same_shape", "flags", "shapes", "tokens", "token_items",
+    "name", "site", "parameters", "added_parameters", "same_shape", "flags", "shapes", "tokens",
+    "token_items",
 )  # fmt: skip
 
 
 def register(session: Session, module: Any) -> Module:
     """Return a new module's entry, maybe of an alike one now gone."""
-    name, size = type(module).__name__, sum(each.numel() for each in parameters(module))
+    held = parameters(module)
+    name, size = type(module).__name__, sum(each.numel() for each in held)
     gone = (each for each in session.modules if each.module() is None)  # if made anew
     entry = next((e for e in gone if (e.name, e.parameters) == (name, size)), None)
     if entry is None:
-        entry = Module(module, len(session.modules), size)
+        entry = Module(module, len(session.modules), size, _first_seen(session, held))
         session.modules.append(entry)
         session.heavy_modules += bool(size)
         for act in session.on_module if size else ():
@@ -68,6 +72,17 @@ def register(session: Session, module: Any) -> Module:
     session.modules_by_id[id(module)] = entry
     describe(session, entry)
     return entry
+
+
+def _first_seen(session: Session, held: list[Any]) -> int:
+    """Numbers in those of the parameters that no registered module had."""
+    fresh = 0
+    for each in held:
+        known = session.parameters_by_id.get(id(each))
+        if known is None or known() is not each:
+            session.parameters_by_id[id(each)] = weakref.ref(each)
+            fresh += each.numel()
+    return fresh
 
 
 def parameters(module: Any) -> list[Any]:

@@ -128,6 +128,8 @@ class Session:
         self.modules: list[Any] = []
         self.modules_by_id: dict[int, Any] = {}
         """An id may come back after its module is gone."""
+        self.parameters_by_id: dict[int, Any] = {}
+        """Weak references to the parameters of called modules."""
         self.generating = False
         """Inside a library's `generate`."""
         self.capture: Any = None

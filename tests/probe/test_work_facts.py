@@ -29,6 +29,7 @@ def causes(before: Run, after: Run) -> list[str]:
         ("Held", "shared-generator"),
         ("Held-subset", "shared-generator"),
         ("Held-alike", "shared-generator"),
+        ("HeldBesideArrays", "shared-generator"),
         ("Keeping", "cache-of-dataset"),
         ("Keeping-subset", "cache-of-dataset"),
         ("Filling", "cache-of-dataset"),
