@@ -1,6 +1,8 @@
 """Breakdown of time: work, networks and waits of a window, phases of a run.
 
-Fetches and saves are recorded throughout; the rest is divided like the recorded steps.
+Fetches and saves are recorded throughout the window, so their shares are of all of it. Calls,
+passes and copies are recorded only while every hook is in, usually before the window: what is left
+of the window is divided as that stretch was. Both are steps of one kind, after warm-up.
 """
 
 import bisect
@@ -21,20 +23,24 @@ RARE = 0.01
 
 
 def shares(log: EventLog, window: Window, stretch: Span, clock: DeviceClock) -> Shares:
-    """Shares of the window without its validation; sum is 1, if steps were recorded."""
+    """Shares of the window without its validation; sum is 1, if steps were recorded.
+
+    `stretch`: time in which every kind of event was recorded. Where it is empty, only saving and
+    waits for data are told: no part of the time is made up.
+    """
     series = window.series
-    found: dict[str, float] = {}
+    seconds_by_kind: dict[str, float] = {}
     left = events.without([Span(window.start, window.end)], series.aside)
     saving, left = events.split(left, events.merged(log.saves))
     if saving:
-        found["saving"] = saving
+        seconds_by_kind["saving"] = saving
     waits = loader_waits(log, series, clock)
     rest = events.seconds(left)
     if waits is not None:
         waited_s = events.seconds_inside(waits, left)
         if clock.marks:
             waited_s = _idle_waits_s(log, series, waits, left, stretch) or waited_s
-        found["data_wait"], rest = waited_s, rest - waited_s
+        seconds_by_kind["data_wait"], rest = waited_s, rest - waited_s
     waits = waits or []
     watched = events.without([stretch], events.merged([*series.aside, *log.saves, *waits]))
     if clock.marks:
@@ -45,8 +51,8 @@ def shares(log: EventLog, window: Window, stretch: Span, clock: DeviceClock) -> 
         parts = {"compute": compute, "other": events.seconds(other)}
     total = sum(parts.values())
     if total > 0:
-        found.update({name: rest * part / total for name, part in parts.items()})
-    return Shares(**{name: part / window.seconds for name, part in found.items()})
+        seconds_by_kind.update({name: rest * part / total for name, part in parts.items()})
+    return Shares(**{name: part / window.seconds for name, part in seconds_by_kind.items()})
 
 
 def _idle_waits_s(
@@ -62,12 +68,12 @@ def _idle_waits_s(
     still worked for a short step before. So the part of the loader's time in which it idled
     is that of the recorded stretch.
     """
-    own = events.merged(_own_fetches(log, series))
-    recorded_s = events.seconds_inside(own, [stretch])
+    fetches = events.merged(_own_fetches(log, series))
+    recorded_s = events.seconds_inside(fetches, [stretch])
     if recorded_s <= 0:
         return None
     idle = events.seconds_inside(waits, [stretch]) / recorded_s
-    return idle * events.seconds_inside(own, left)
+    return idle * events.seconds_inside(fetches, left)
 
 
 def _own_fetches(log: EventLog, series: StepSeries) -> Iterator[Span]:
@@ -79,11 +85,15 @@ def _own_fetches(log: EventLog, series: StepSeries) -> Iterator[Span]:
 def loader_waits(
     log: EventLog, series: StepSeries, clock: DeviceClock
 ) -> list[Span] | None:
-    """Waits for the loader without work on a device; None without one."""
+    """Waits for the loader while the device had nothing to do; None without a loader.
+
+    A fetch that the device still works through costs nothing: it counts from when the device was
+    done. None, too, where another thread than the working one fetches: no step waits in it.
+    """
     if series.loader is None or log.loader(series.loader).other_thread:
-        return None  # or if another than the working thread waits
-    own = _own_fetches(log, series)
-    return events.merged((clock.done(fetch.start), fetch.end) for fetch in own)
+        return None
+    fetches = _own_fetches(log, series)
+    return events.merged((clock.done(fetch.start), fetch.end) for fetch in fetches)
 
 
 def backward_share(log: EventLog, stretch: Span, clock: DeviceClock) -> float | None:
@@ -98,32 +108,37 @@ def backward_share(log: EventLog, stretch: Span, clock: DeviceClock) -> float | 
 
 def _worked(calls: Sequence[Sequence[float]], clock: DeviceClock) -> list[Span]:
     """Spans from when a device could begin each call until done."""
-    return [Span(max(each[0], clock.done(each[0])), clock.done(each[1])) for each in calls]
+    return [Span(max(call[0], clock.done(call[0])), clock.done(call[1])) for call in calls]
 
 
 def stages(
     log: EventLog, window: Window, stretch: Span, clock: DeviceClock
 ) -> tuple[Stage, ...]:
-    """Networks that an inference calls in turn, by their first calls."""
+    """Networks that an inference calls in turn, by their first calls; none with a single one.
+
+    On a device the time is from when it could begin with a call until it was done with it. A
+    training has none: the forwards of a network tell nothing of its backwards.
+    """
     seconds = stretch.end - stretch.start
     units = (window.units_per_s() or 0.0) * seconds
     if window.series.kind in TRAINING_STEPS or units <= 0:
-        return ()  # training forwards tell nothing of backwards
-    found = []
-    for module, own in sorted(calls_of_networks(log).items()):
-        calls = [call for call in own if stretch.start < call.end <= stretch.end]
-        if calls:
+        return ()
+    networks = []
+    for module, calls in sorted(calls_of_networks(log).items()):
+        recorded = [call for call in calls if stretch.start < call.end <= stretch.end]
+        if recorded:
             stage = Stage(
                 name=log.module(module).name,
                 site=log.module(module).site,
                 share=min(
-                    1.0, events.seconds_inside(_worked(calls, clock), [stretch]) / seconds
+                    1.0,
+                    events.seconds_inside(_worked(recorded, clock), [stretch]) / seconds,
                 ),
-                calls_per_unit=len(calls) / units,
-                batch=most_common([call.items for call in calls]),
+                calls_per_unit=len(recorded) / units,
+                batch=most_common([call.items for call in recorded]),
             )
-            found.append(stage)
-    return tuple(found) if len(found) > 1 else ()
+            networks.append(stage)
+    return tuple(networks) if len(networks) > 1 else ()
 
 
 def sync_points(log: EventLog, window: Window) -> tuple[SyncPoint, ...]:
@@ -153,8 +168,8 @@ def _recorded(log: EventLog, bounds: Sequence[float]) -> Sequence[float]:
         return []
     start, end = log.hooked_spans()[0]
     since, until = max(start, log.waits[0].start), min(end, log.waits[-1].end)
-    held = [bound for bound in bounds if since <= bound <= until]
-    return held if len(held) > 1 else []
+    inside = [bound for bound in bounds if since <= bound <= until]
+    return inside if len(inside) > 1 else []
 
 
 def phases(log: EventLog, series: StepSeries) -> tuple[RunPhase, ...]:
@@ -163,24 +178,26 @@ def phases(log: EventLog, series: StepSeries) -> tuple[RunPhase, ...]:
         return ()
     start = series.bounds[0]
     end = max([log.last_time() or start, *(save.end for save in log.saves[-1:])])
-    own = [fetch for fetch in log.fetches if fetch.loader in series.loaders]
-    between = [Span(old.start, new.end) for old, new in pairwise(own) if old.ended_pass]
+    fetches = [fetch for fetch in log.fetches if fetch.loader in series.loaders]
+    between = [Span(old.start, new.end) for old, new in pairwise(fetches) if old.ended_pass]
     kinds: dict[str, Iterable[Span]] = {  # where two overlap, the first has the time
         "saving": log.saves,
         "validation": _validation(log, series),
         "between epochs": between,
-        "ending": [Span(own[-1].start, end)] if own and own[-1].ended_pass else [],
+        "ending": [Span(fetches[-1].start, end)]
+        if fetches and fetches[-1].ended_pass
+        else [],
     }
     left = [Span(start, end)]
-    found = []
+    interruptions = []
     for name, stretches in kinds.items():
         merged = events.within(events.merged(stretches), [Span(start, end)])
         seconds, left = events.split(left, merged)
-        found.append(RunPhase(name=name, seconds=seconds, times=len(merged)))
+        interruptions.append(RunPhase(name=name, seconds=seconds, times=len(merged)))
     work = "training" if series.kind in TRAINING_STEPS else "inference"
     return (
         RunPhase(name=work, seconds=events.seconds(left), times=series.steps),
-        *(phase for phase in found if phase.seconds > 0),
+        *(phase for phase in interruptions if phase.seconds > 0),
     )
 
 

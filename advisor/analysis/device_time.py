@@ -1,12 +1,21 @@
 """Device time: completion times, work and waits beside the host.
 
-A mark says when all queued until then was done; between the two the device worked. So it
-did through the end of a call at whose end it was behind, as long as the quickest of equal
-calls leaves it to work; and while the host waited for it. Else it had only what the host
-was just queueing: that time goes to what the host did.
+The host queues work and runs ahead, so its own clock says when work was asked for and not when
+it was done. A mark (a CUDA event of the probe) gives for one moment of the host the time at which
+the device had done all that was queued by then.
 
-That the quickest call bounds the others matters beside load: a host that is held up inside a
-call leaves the device idle, and still queues more at the call's end than is done at once.
+Three things show that the device worked:
+
+    between a mark's moment and its completion      it was busy with what was queued
+    inside a call at whose end it was behind        more was queued than it had done
+    while the host waited for it                    until its work was done, not until the host woke
+
+In all other time it can only have done what the host was just queueing. That time is told as what
+the host did then: launching kernels, copying, or other code.
+
+The second sign has a catch. A host that others hold up inside a call leaves the device idle, and
+still queues more at the call's end than is done at once. But equal calls have equal work, so the
+quickest of them bounds the work of all, and a held-up call cannot pass for a busy device.
 """
 
 import bisect
@@ -37,7 +46,11 @@ class DeviceClock:
         self._hosts = [mark.host for mark in marks]
 
     def done(self, host: float) -> float:
-        """Completion time of work queued by `host`."""
+        """Completion time of all work queued by `host`; `host` itself before the first mark.
+
+        By the latest mark at or before it: what was queued after that mark is not included, so
+        the true time may be later and never earlier.
+        """
         at = bisect.bisect_right(self._hosts, host + SAME_S) - 1
         return host if at < 0 else max(host, self.marks[at].done)
 
@@ -78,35 +91,36 @@ class DeviceClock:
 def seconds(
     log: EventLog, fetches: Sequence[Span], clock: DeviceClock, within: list[Span]
 ) -> dict[str, float]:
-    """Device seconds of `within`, by work; the `fetches` lie outside.
+    """Device seconds of `within`, by kind of work; the `fetches` lie outside of it.
 
     compute: the device worked. host_to_device: it copied, or idled while the host
     copied. launch, other: it idled while the host queued kernels, ran other code.
     sync: the idle time that would go if the host never waited, and so queued ahead.
+    A moment that several kinds claim goes to the first of them in this order.
     """
     total = events.seconds(within)
     passes = events.merged([*log.calls, *log.passes])
     nested = events.merged([*passes, *fetches])
     calls = events.merged([*passes, *events.without(events.merged(log.updates), nested)])
-    held = [Span(wait.start, wait.end) for wait in log.waits]
-    waits = events.merged([wait for wait in held if wait.end - wait.start > WAITED_S])
+    spans = [Span(wait.start, wait.end) for wait in log.waits]
+    waits = events.merged([wait for wait in spans if wait.end - wait.start > WAITED_S])
     copied = events.merged(log.device_copies)
     behind = [span for alike in _equal_calls(log, fetches) for span in clock.worked(alike)]
     waited = map(clock.waited, waits)
     busy = events.without(events.merged([*clock.marks, *behind, *waited]), copied)
     copies = events.merged([*log.copies, *copied])
     kinds = {"compute": busy, "host_to_device": copies, "launch": calls}
-    found: dict[str, float] = {}
+    seconds_by_kind: dict[str, float] = {}
     left = within
     for name, taken in kinds.items():
-        found[name], left = events.split(left, taken)
-    found["other"] = events.seconds(left)
+        seconds_by_kind[name], left = events.split(left, taken)
+    seconds_by_kind["other"] = events.seconds(left)
     delays = {
         "sync": events.seconds_inside(waits, within),
         "host_to_device": events.seconds_inside(log.copies, events.within(within, busy)),
     }
-    _move_lost(found, delays, total)
-    return found
+    _move_lost_to_waits(seconds_by_kind, delays, total)
+    return seconds_by_kind
 
 
 REFUTED = 0.02
@@ -135,19 +149,30 @@ def _equal_calls(log: EventLog, fetches: Sequence[Span]) -> Iterable[list[Span]]
         alike.setdefault((call.module, call.items), []).append(Span(call.start, call.end))
     nested = events.merged([*log.calls, *log.passes, *fetches])
     yield from alike.values()
-    yield [Span(each.start, each.end) for each in log.passes]
+    yield [Span(backward.start, backward.end) for backward in log.passes]
     yield events.without(events.merged(log.updates), nested)
 
 
-def _move_lost(found: dict[str, float], held: dict[str, float], total: float) -> None:
-    waited = sum(held.values())
-    idle = {name: found[name] for name in ("launch", "other")}
-    # without waits a step would take as long as device or host works
-    lost = min(total - max(found["compute"], total - waited), sum(idle.values()))
-    found["sync"] = 0.0
+def _move_lost_to_waits(
+    seconds_by_kind: dict[str, float], delays: dict[str, float], total: float
+) -> None:
+    """Move idle time out of `launch` and `other` that waits and blocking copies have caused.
+
+    A loop with an `.item()` in each step lets the device run dry: it idles while the host queues
+    the next step, which would be told as slow launching. Without the wait the host would queue
+    that step while the device computes the last one, and a step would take as long as the slower
+    of both. What a step takes beyond that is the price of the waits, divided by their length.
+
+    `seconds_by_kind` is changed in place; `delays`: host's seconds of waits by kind; `total`: all
+    seconds.
+    """
+    waited = sum(delays.values())
+    idle = {name: seconds_by_kind[name] for name in ("launch", "other")}
+    lost = min(total - max(seconds_by_kind["compute"], total - waited), sum(idle.values()))
+    seconds_by_kind["sync"] = 0.0
     if waited < ASKED * total or lost <= 0:
         return
     for name, part in idle.items():
-        found[name] -= lost * part / sum(idle.values())
-    for name, part in held.items():
-        found[name] += lost * part / waited
+        seconds_by_kind[name] -= lost * part / sum(idle.values())
+    for name, part in delays.items():
+        seconds_by_kind[name] += lost * part / waited

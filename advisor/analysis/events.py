@@ -1,8 +1,11 @@
 """Event log of a process, and its reader.
 
 Each line of `events-<pid>.jsonl` is a JSON list of events, each a list `[kind, ...]`
-whose fields `READERS` holds. The log is untrusted: an event that does not fit is left out
-and counted in `unread`. Times are seconds of the process's `time.perf_counter()`.
+whose fields `READERS` holds. Times are seconds of the process's `time.perf_counter()`.
+
+The log is untrusted, since the program shares its process and folder with the recorder. What may
+stand in it is bounded here once, so that no later sum or ratio has to ask whether a number is
+finite. An event that does not fit is left out and counted in `unread`; it ends no call.
 """
 
 from __future__ import annotations
@@ -274,26 +277,32 @@ class EventLog:
     def batches(self, loaders: Collection[int | None]) -> list[BatchFetch]:
         """Fetches of these loaders that gave a batch."""
         return [
-            each for each in self.fetches if each.loader in loaders and not each.ended_pass
+            fetch
+            for fetch in self.fetches
+            if fetch.loader in loaders and not fetch.ended_pass
         ]
 
     def last_time(self) -> float | None:
         """End of the latest event; None before the first."""
         lists: list[list[Any]] = [self.fetches, self.calls, self.passes, self.updates]
-        return max((each[-1].end for each in lists if each), default=None)
+        return max((events[-1].end for events in lists if events), default=None)
 
     @property
     def counting_since(self) -> float | None:
-        return next((each.time for each in self.hooks if each.counting), None)
+        return next((change.time for change in self.hooks if change.counting), None)
 
     def hooked_spans(self) -> list[Span]:
         """Stretches with every kind recorded."""
-        changes = [(each.time, each.counting) for each in self.hooks]
+        changes = [(change.time, change.counting) for change in self.hooks]
         edges = [(-math.inf, False), *changes, (math.inf, True)]
         return [Span(a, b) for (a, counting), (b, _) in pairwise(edges) if not counting]
 
     def hooked(self) -> EventLog:
-        """Part of the log with forward events."""
+        """Part of the log in which forwards and backwards are recorded, too.
+
+        Counted steps have none. Averages over calls must leave them out, or they would be of
+        steps with no call at all.
+        """
         if all(change.calls for change in self.hooks):
             return self
         return self.inside(self.hooked_spans())
@@ -305,11 +314,11 @@ class EventLog:
 
 
 def _inside(events: list[Any], spans: list[Span]) -> list[Any]:
-    ends = [each.end for each in events]
-    found: list[Any] = []
+    ends = [event.end for event in events]
+    inside: list[Any] = []
     for start, end in spans:
-        found += events[bisect.bisect_right(ends, start) : bisect.bisect_right(ends, end)]
-    return found
+        inside += events[bisect.bisect_right(ends, start) : bisect.bisect_right(ends, end)]
+    return inside
 
 
 READERS: dict[str, tuple[str, type[Any]]] = {
@@ -338,12 +347,14 @@ _LOADER, _MODULE = TypeAdapter(LoaderFacts), TypeAdapter(ModuleFacts)
 
 
 class EventReader:
+    """Reader of a log that still grows, fed with the bytes as they come."""
+
     def __init__(self) -> None:
         self.log = EventLog()
         self._rest = b""
 
     def feed(self, data: bytes) -> None:
-        """Read the lines whole by now."""
+        """Read the lines whole by now; the rest is kept until its line's end has come."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             try:
@@ -359,8 +370,8 @@ class EventReader:
     def _event(self, event: Any) -> None:
         log, (name, first, *more) = self.log, event
         if name in READERS:
-            found = _EVENTS[name].validate_python([first, *more], strict=True)
-            getattr(log, READERS[name][0]).append(found)
+            typed_event = _EVENTS[name].validate_python([first, *more], strict=True)
+            getattr(log, READERS[name][0]).append(typed_event)
         elif name == "warm":
             log.warm_until = _TIME.validate_python(first, strict=True)
         elif name == "clock":
@@ -384,26 +395,26 @@ class EventReader:
 
 def merged(spans: Iterable[Sequence[float]]) -> list[Span]:
     """Merge overlapping spans, in order."""
-    found: list[Span] = []
-    for start, end in sorted((each[0], each[1]) for each in spans):
-        if found and start < found[-1].end:
-            if end > found[-1].end:
-                found[-1] = Span(found[-1].start, end)
+    joined: list[Span] = []
+    for start, end in sorted((span[0], span[1]) for span in spans):
+        if joined and start < joined[-1].end:
+            if end > joined[-1].end:
+                joined[-1] = Span(joined[-1].start, end)
         elif end > start:
-            found.append(Span(start, end))
-    return found
+            joined.append(Span(start, end))
+    return joined
 
 
 def without(spans: Sequence[Span], taken: Sequence[Span]) -> list[Span]:
     """Time of sorted `spans` outside `taken`, whose spans are in order and apart."""
     starts, ends = [each.start for each in taken], [each.end for each in taken]
-    found = []
+    outside = []
     for begin, end in spans:
         inside = taken[bisect.bisect_right(ends, begin) : bisect.bisect_left(starts, end)]
         edges = [begin, *(moment for each in inside for moment in each), end]
         rests = zip(edges[::2], edges[1::2], strict=True)
-        found += [Span(start, until) for start, until in rests if until > start]
-    return found
+        outside += [Span(start, until) for start, until in rests if until > start]
+    return outside
 
 
 def within(spans: Sequence[Span], limits: Sequence[Span]) -> list[Span]:

@@ -31,17 +31,17 @@ def starts(given: Sequence[Mapping[str, float]]) -> list[int] | None:
     a generation is under way whose end has not come.
     """
     series = {name: [call[name] for call in given] for name in _named_in_all(given)}
-    lengths = {name: each for name, each in series.items() if name.endswith(LENGTH)}
-    for each in lengths.values():
-        if (found := _prefills(each)) is not None:
-            return found
-    for each in lengths.values():
-        if (found := _growths(each)) is not None:
-            return found
-    if any(most_common(each) == 1.0 for each in lengths.values()):
-        for name, each in series.items():
-            if name not in lengths and (found := _growths(each)) is not None:
-                return found
+    lengths = {name: values for name, values in series.items() if name.endswith(LENGTH)}
+    for values in lengths.values():
+        if (begun := _prefills(values)) is not None:
+            return begun
+    for values in lengths.values():
+        if (begun := _growths(values)) is not None:
+            return begun
+    if any(most_common(values) == 1.0 for values in lengths.values()):
+        for name, values in series.items():
+            if name not in lengths and (begun := _growths(values)) is not None:
+                return begun
     return None
 
 
@@ -54,14 +54,14 @@ def _named_in_all(given: Sequence[Mapping[str, float]]) -> Iterator[str]:
 def _prefills(lengths: Sequence[float]) -> list[int] | None:
     """Calls longer than one position behind those of one; None unless most are of one."""
     singles = sum(length == 1 for length in lengths)
-    found = [
+    prefills = [
         place
         for place, length in enumerate(lengths)
         if length > 1 and (place == 0 or lengths[place - 1] == 1)
     ]
-    if singles < FEWEST_TOKENS or not found or singles < len(found):
+    if singles < FEWEST_TOKENS or not prefills or singles < len(prefills):
         return None
-    return found
+    return prefills
 
 
 def _growths(values: Sequence[float]) -> list[int] | None:

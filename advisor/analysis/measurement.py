@@ -174,9 +174,15 @@ def recorded_stretch(log: EventLog, plan: MeasurePlan, window: Window) -> Span:
 
 
 def probe_share(log: EventLog, window: Window) -> float:
-    """Share of the window that the hooks took; 0 on a card."""
-    inside = [each for each in log.spent if window.start <= each.time <= window.end]
-    if log.marks or len(inside) < 2:  # on a card the host runs ahead
+    """Share of the window that the hooks took from the program; 0 on a card.
+
+    On a card the host runs ahead of the device, and what it spends in hooks is hidden behind the
+    device's work.
+    """
+    inside = [
+        reading for reading in log.spent if window.start <= reading.time <= window.end
+    ]
+    if log.marks or len(inside) < 2:
         return 0.0
     (began, before_s), (ended, after_s) = inside[0], inside[-1]
     return max(0.0, (after_s - before_s) / (ended - began)) if ended > began else 0.0

@@ -1,4 +1,11 @@
-"""Progress of a process: count, stop or diagnose."""
+"""Progress of a process: count, stop or diagnose.
+
+A process goes through three phases, and this module says when the next one begins:
+
+    everything recorded      until the kind of steps is known and enough of them were seen
+    steps only counted       one event a step, since full hooks slow a short step noticeably
+    diagnosed                the window is full: what costs too much inside it is done now
+"""
 
 import math
 from collections.abc import Sequence
@@ -48,6 +55,12 @@ class Advice:
 def advise(
     log: EventLog, plan: MeasurePlan, now: float, *, optimizers_built: bool = False
 ) -> Advice:
+    """Next phase of a process, from all that it has recorded by `now` of its own clock.
+
+    `optimizers_built`: the program made an optimizer, and so is about to train. What it does until
+    then may be a validation or a rollout: were that taken for an inference, the trial would be
+    stopped before the training has begun.
+    """
     starts = [each.end for each in log.fetches[:1]]
     starts += [each.start for each in log.calls[:1]] + [
         each.start for each in log.passes[:1]
@@ -73,8 +86,8 @@ def advise(
         return Advice(None, 0.5, series=series)
     if series.undecided:
         return Advice(None, 0.2, series=series)
-    known = series.steps > 0 and not (series.iterative and not series.forwards_per_unit)
-    if left_s <= 0 and known:  # a step is traced once its kind is known
+    countable = series.steps > 0 and not (series.iterative and not series.forwards_per_unit)
+    if left_s <= 0 and countable:  # a step is traced once its kind is known
         return Advice("full", 0.0, cut_short=True, series=series)
     counting = bool(log.hooks) and log.hooks[-1].counting
     if not counting and _is_known(log, series, plan):
@@ -105,7 +118,10 @@ def has_unread_data(log: EventLog) -> bool:
 
 
 def _is_known(log: EventLog, series: StepSeries, plan: MeasurePlan) -> bool:
-    """Return True if enough steps were recorded."""
+    """Return True if enough steps were recorded for the rest to be only counted.
+
+    Never for long steps: the hooks cost them nothing that shows, and go on recording.
+    """
     if series.typical_s >= QUICK_STEP_S:
         return False
     first = warm_up(log, series, plan.measure_s)

@@ -1,6 +1,6 @@
 """Step detection: kind of steps and units finished.
 
-No workload is known here, only three shapes of loop:
+No workload, framework or model is known here, only four shapes of loop:
 
     optimizer step   training, or training step where no optimizer of torch's steps
     loader batch     inference over a DataLoader, a few forwards a batch
@@ -9,7 +9,12 @@ No workload is known here, only three shapes of loop:
 
 Without a loader only a sign in the calls tells what is finished: a timestep that runs one way
 and jumps back, another network in between, or a prompt that grows. Without a sign the unit is
-the row of a forward, and is called so: nothing shows that it is a finished item.
+the row of a forward, and is called so: nothing shows that it is a finished item. A generation
+that waits for its longest row has more rows in a larger batch, and may finish fewer prompts.
+
+Everything here is a function of the whole log. The parent calls it again each time it looks at
+a running program, and once more at its end. No state is carried from one look to the next, so a
+guess that few events suggested is gone as soon as more of them refute it.
 """
 
 import bisect
@@ -52,9 +57,11 @@ SLICES = "rows of an array, slice by slice"
 SHORTEST = 4
 """Fewest forwards of a cycle."""
 ONE_WAY = 0.8
+"""Least share of a number's moves that go the same way, for it to be a timestep."""
 MOVING = 0.25
 """Least share of calls that move the number: guidance repeats timesteps."""
 JUMP = 0.5
+"""A move back over this share of all values seen begins a new item."""
 
 
 class _Group(NamedTuple):
@@ -66,13 +73,23 @@ class _Group(NamedTuple):
 
     @property
     def joint(self) -> float:
-        """Items of one forward."""
-        # a program may split a batch; guidance or patches add to it
+        """Items that go through one forward together.
+
+        Not the batch itself, which a program may split over several forwards. Nor the rows of a
+        forward, which are more than the batch where guidance doubles it or an image is cut into
+        patches. The smaller of both is right in either case.
+        """
         batch = most_common([call.items for call in self.calls])
         return min(batch or self.items, self.items) or 1.0
 
 
 def detect_steps(log: EventLog, plan: MeasurePlan) -> StepSeries | None:
+    """Series of steps in the log; None before there is a sign of a loop.
+
+    A series without a step, or with `missing` or `undecided` set, is a kind that is known and
+    has no rate yet. `plan` only adds what this log cannot show: forwards of one item, where
+    another run of the same program has counted them.
+    """
     if log.updates or log.passes:
         return training_steps.detect(log)
     loader, root = _busiest_loader(log), dominant_module(log.hooked())
@@ -104,21 +121,24 @@ def measured_part(log: EventLog, plan: MeasurePlan) -> EventLog:
 
 def _pauses(log: EventLog, validations: list[Span]) -> list[Span]:
     """Stretches from a validation's last event to the next."""
-    ends = [log.inside([each]).last_time() or each.end for each in validations]
+    ends = [
+        log.inside([validation]).last_time() or validation.end for validation in validations
+    ]
     return [
         Span(end, after.start) for end, after in zip(ends, validations[1:], strict=False)
     ]
 
 
 def _busiest_loader(log: EventLog) -> int | None:
-    held: dict[int, float] = {}
+    """Loader whose batches took most time, each until anything is fetched next."""
+    busy_s: dict[int, float] = {}
     last = log.last_time() or 0.0
     for fetch, until in zip(
         log.fetches, [*(f.start for f in log.fetches[1:]), last], strict=False
     ):
         if not fetch.ended_pass:
-            held[fetch.loader] = held.get(fetch.loader, 0.0) + until - fetch.start
-    return max(held, key=held.__getitem__, default=None)
+            busy_s[fetch.loader] = busy_s.get(fetch.loader, 0.0) + until - fetch.start
+    return max(busy_s, key=busy_s.__getitem__, default=None)
 
 
 def _with_loader(
@@ -168,14 +188,14 @@ def _loader_batches(log: EventLog, loader: int) -> StepSeries:
         series.source = "items of the loader's batches, for which no module was called"
         series.counted = "loaded sample"
     items = _items_by_end(log.hooked(), loader)
-    own = [fetch for fetch in log.fetches if fetch.loader == loader]
-    series.bounds = [own[0].start]
-    for fetch, after in pairwise(own):
+    fetches = [fetch for fetch in log.fetches if fetch.loader == loader]
+    series.bounds = [fetches[0].start]
+    for fetch, after in pairwise(fetches):
         if fetch.ended_pass:  # the pause before a pass belongs to its first batch
             series.marks.append(len(series.units))
         else:
             _finish(series, after.start, items.get(fetch.end, fetch.items))
-    last, end = own[-1], log.last_time() or 0.0
+    last, end = fetches[-1], log.last_time() or 0.0
     if log.ended and not last.ended_pass and end > series.bounds[-1]:
         _finish(series, end, items.get(last.end, last.items))
     batches = log.batches({loader})
@@ -199,7 +219,14 @@ def _items_by_end(log: EventLog, loader: int) -> dict[float, float]:
 
 
 def _sampler(root: int, groups: list[_Group], plan: MeasurePlan) -> StepSeries:
-    """Step series of a sampler's forwards; only the last group may be unfinished."""
+    """Step series of a sampler's forwards; only the last group may be unfinished.
+
+    An item takes as many forwards as it has timesteps, often minutes. So the steps are the
+    forwards, and each one finishes its part of an item: the program can be stopped within one.
+    How many forwards make an item is the median over finished groups. Before the first of them
+    is done only the plan can tell, and else there is no rate: a part of an unknown whole is not
+    a number of items.
+    """
     groups = [group for group in groups if group.calls]
     done = [group for group in groups if group.finished and group.items > 0]
     series = StepSeries(FORWARD, root=root, iterative=True, counted="sampler item")
@@ -230,21 +257,27 @@ def _sampler(root: int, groups: list[_Group], plan: MeasurePlan) -> StepSeries:
 def _without_loader(
     log: EventLog, root: int, calls: list[ForwardCall], plan: MeasurePlan
 ) -> StepSeries:
-    """Find generations or an iterative sampler, else count rows of forwards."""
+    """Find generations or an iterative sampler, else count rows of forwards.
+
+    The surest sign comes first: a library's own `generate`, then lengths that grow as a
+    generation's do, then cycles. A first item of a sampler may take minutes and shows no cycle
+    until it is done. So a network whose output has its input's shape, as a denoiser's has, is
+    given time before its rows are counted: once they are, a trial may be stopped by that count.
+    """
     if log.generated:
         series = _generation_series(root, log.generated[0].start)
-        for each in log.generated:
-            _finish(series, each.end, each.prompts)
-        series.batch = most_common([each.prompts for each in log.generated])
+        for generation in log.generated:
+            _finish(series, generation.end, generation.prompts)
+        series.batch = most_common([generation.prompts for generation in log.generated])
         return series
     begun = generations.starts(log.numbers.get(root, []))
     if begun is not None:
         return _generations(log, root, calls, begun)
     positions = [index for index, call in enumerate(log.calls) if call.module == root]
-    found = cycle_starts(log, root, positions)
-    known = plan.forwards_per_unit
-    if not found and not known and not is_sampler(log, root):
-        likely = found is not None and log.module(root).same_shape
+    cycles = cycle_starts(log, root, positions)
+    forwards_planned = plan.forwards_per_unit
+    if not cycles and not forwards_planned and not is_sampler(log, root):
+        likely = cycles is not None and log.module(root).same_shape
         watched_s = calls[-1].end - calls[0].start
         if not likely or (watched_s > CYCLE_PATIENCE_S and not log.ended):
             series = _forwards(root, _items(log, calls), calls)
@@ -253,11 +286,14 @@ def _without_loader(
             return series
     networks = calls_of_networks(log)
     beside = [
-        call.items for module, own in networks.items() if module != root for call in own
+        call.items
+        for module, calls_of_one in networks.items()
+        if module != root
+        for call in calls_of_one
     ]
     # guidance doubles the batch of the dominant network only
     items = min([most_common([call.items for call in calls]) or 1.0, *beside])
-    spans = pairwise([0, *(found or ()), len(calls)])
+    spans = pairwise([0, *(cycles or ()), len(calls)])
     groups = [_Group(items, calls[a:b], log.ended or b < len(calls)) for a, b in spans]
     series = _sampler(root, groups, plan)
     if not series.forwards_per_unit:
@@ -337,7 +373,8 @@ def _forwards(root: int, items: list[ForwardCall], calls: list[ForwardCall]) -> 
     series.forwards_per_unit = 1.0
     if items is not calls:
         together = min(
-            most_common([call.items for call in each]) or 1.0 for each in (items, calls)
+            most_common([call.items for call in network_calls]) or 1.0
+            for network_calls in (items, calls)
         )
         series.forwards_per_unit = round(len(calls) * together / series.whole_units, 1)
     return series
@@ -349,15 +386,24 @@ def cycle_starts(log: EventLog, module: int, calls: list[int]) -> list[int] | No
     The signs: an argument that runs one way and jumps back (a timestep), or another network
     called in between (a decoder). Empty: no number jumped back yet.
     """
-    found = [each for each in map(jumps, _arguments(log, module)) if each is not None]
-    if any(found):
-        return next(filter(None, found))
+    signs = [
+        positions
+        for positions in map(jumps, _arguments(log, module))
+        if positions is not None
+    ]
+    if any(signs):
+        return next(filter(None, signs))
     runs = _runs(log, calls)
-    return [] if runs is None and found else runs
+    return [] if runs is None and signs else runs
 
 
 def jumps(values: Sequence[float]) -> list[int] | None:
-    """Positions where monotonic `values` jump back."""
+    """Positions where `values` that run one way jump back; None where they are no timestep.
+
+    Guidance calls the network several times with one timestep, so that not every call has to
+    move the number. Most moves must go one way, and only one back over half of all values begins
+    an item. An empty list: they run one way and did not jump yet.
+    """
     if len(values) < 2 * SHORTEST:
         return None
     steps = [b - a for a, b in pairwise(values)]
@@ -368,9 +414,9 @@ def jumps(values: Sequence[float]) -> list[int] | None:
     if len(moves) < max(SHORTEST, MOVING * len(steps)) or along < ONE_WAY * len(moves):
         return None
     reach = JUMP * (max(values) - min(values))
-    found = [position for position, step in enumerate(steps, 1) if step * way < -reach]
-    lengths = [b - a for a, b in pairwise([0, *found])]
-    return None if lengths and median(lengths) < SHORTEST else found
+    jumped = [position for position, step in enumerate(steps, 1) if step * way < -reach]
+    lengths = [b - a for a, b in pairwise([0, *jumped])]
+    return None if lengths and median(lengths) < SHORTEST else jumped
 
 
 def are_slices(log: EventLog, module: int, calls: Sequence[ForwardCall]) -> bool:
@@ -406,7 +452,10 @@ def is_sampler(log: EventLog, module: int) -> bool:
 
 
 def _arguments(log: EventLog, module: int) -> list[list[float]]:
-    """Numeric arguments of every call, one list each; not those that tell a tensor's length."""
+    """Numeric arguments of every call, one list each; not those that tell a tensor's length.
+
+    An argument that some calls lack tells nothing: its values cannot be put beside the calls.
+    """
     calls = log.numbers.get(module, [])
     names = [
         name
@@ -419,15 +468,15 @@ def _arguments(log: EventLog, module: int) -> list[list[float]]:
 
 
 def _is_length(call: Mapping[str, float], name: str) -> bool:
-    return any(call[name] == call[each] for each in call if each.endswith(LENGTH))
+    return any(call[name] == call[other] for other in call if other.endswith(LENGTH))
 
 
 def _runs(log: EventLog, calls: list[int]) -> list[int] | None:
     """Positions after which another network with parameters was called."""
-    found = []
+    begun = []
     for position, (before, call) in enumerate(pairwise(calls), 1):
         between = log.calls[before + 1 : call]
         if any(log.module(entry.module).parameters for entry in between):
-            found.append(position)
-    lengths = [b - a for a, b in pairwise([0, *found])]
-    return found if len(found) >= 2 and median(lengths) >= SHORTEST else None
+            begun.append(position)
+    lengths = [b - a for a, b in pairwise([0, *begun])]
+    return begun if len(begun) >= 2 and median(lengths) >= SHORTEST else None

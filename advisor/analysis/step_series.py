@@ -20,14 +20,21 @@ RECENT = 40
 
 @dataclass(slots=True)
 class StepSeries:
-    """Steps of one kind with bounds and units."""
+    """Steps of one kind with bounds and units.
+
+    Step `k` lasts from `bounds[k]` to `bounds[k + 1]` and has `units[k]`, so there is one bound
+    more than steps: the first bound begins the first step whose whole length is known. What was
+    done before it has no beginning, and no time.
+    """
 
     kind: str
     source: str = ""
     counted: Counted | None = None
     """What a unit is; None until it is known."""
     bounds: list[float] = field(default_factory=list)
+    """Ends of steps, in seconds of the process's `time.perf_counter()`."""
     units: list[float] = field(default_factory=list)
+    """Units of finished work by step; may be a fraction, of an item that takes many steps."""
     aside: list[Span] = field(default_factory=list)
     """Validation between steps, in order: no part of their time."""
     clock: list[float] = field(default_factory=list)
@@ -111,15 +118,19 @@ def most_common(values: Sequence[float]) -> float | None:
 
 def calls_of_networks(log: EventLog) -> dict[int, list[ForwardCall]]:
     """Calls of each module with parameters, by their first calls."""
-    found: dict[int, list[ForwardCall]] = {}
+    networks: dict[int, list[ForwardCall]] = {}
     for call in log.calls:
         if log.module(call.module).parameters:
-            found.setdefault(call.module, []).append(call)
-    return found
+            networks.setdefault(call.module, []).append(call)
+    return networks
 
 
 def dominant_module(log: EventLog) -> int | None:
-    """Module with parameters that took most time."""
+    """Module with parameters that took most time; any module where none has parameters.
+
+    Losses and metrics are modules, too. One without parameters may be called most often, and
+    tells nothing of the work.
+    """
     spent: dict[int, float] = {}
     for call in log.calls:
         spent[call.module] = spent.get(call.module, 0.0) + call.end - call.start

@@ -1,8 +1,12 @@
 """Steps of a training by updates.
 
-Units are the items of train loaders' batches, or without a loader of forwards; skipped
-batches are no units. Roles of loaders, accumulation and skipping are those of the hooked
-part of the log: later steps are only counted.
+A step ends with an update of the parameters. Its units are the items of the train loaders'
+batches that it was trained on, or without a loader those of the forwards. Batches that were
+loaded and skipped are no units: a program that swallows an error and goes on would look faster.
+
+Which loader trains, how many backwards an update gathers and which batches are skipped can only
+be seen while every hook is in. Later steps are counted by one event each, and take over what
+the hooked part of the log has shown.
 """
 
 import bisect
@@ -16,7 +20,6 @@ from advisor.analysis.events import (
     BatchFetch,
     EventLog,
     ForwardCall,
-    OptimizerStep,
     Span,
     typed,
 )
@@ -54,14 +57,22 @@ class Fed(NamedTuple):
     items: float
 
 
+class Update(NamedTuple):
+    """Update of parameters; `ends_round`: with it a step is over."""
+
+    start: float
+    end: float
+    ends_round: bool
+
+
 def detect(log: EventLog) -> StepSeries | None:
     """Detect training steps; None before the first update."""
-    updates = _rounds(log)
+    updates = _updates(log)
     if not updates:
         return None
     hooked = log.hooked()
     series = StepSeries(OPTIMIZER if log.updates else UPDATE, counted="update")
-    series.bounds = [update.end for update in updates if not update.optimizer]
+    series.bounds = [update.end for update in updates if update.ends_round]
     series.root = dominant_module(hooked)
     clusters = _passes_of_steps(log, updates)
     counts = [len(cluster) for cluster in clusters[1:] if cluster]
@@ -69,11 +80,11 @@ def detect(log: EventLog) -> StepSeries | None:
     fed = _from_loaders(log, series) or _from_forwards(log, series, clusters)
     series.source += f", at {series.kind}s"
     series.finished_batches = bisect.bisect_right(
-        [each.time for each in fed], series.bounds[-1]
+        [batch.time for batch in fed], series.bounds[-1]
     )
-    series.whole_units = sum(each.items for each in fed[: series.finished_batches])
-    series.units = _between(series.bounds, fed)
-    batches = _between(series.bounds, [Fed(each.time, 1.0) for each in fed])
+    series.whole_units = sum(batch.items for batch in fed[: series.finished_batches])
+    series.units = _items_by_step(series.bounds, fed)
+    batches = _items_by_step(series.bounds, [Fed(batch.time, 1.0) for batch in fed])
     series.batches_per_step = sum(batches) / len(batches) if batches else 1.0
     if series.loader is not None:
         if log.loader(series.loader).guessed:
@@ -86,15 +97,22 @@ def detect(log: EventLog) -> StepSeries | None:
     return series
 
 
-def _rounds(log: EventLog) -> list[OptimizerStep]:
-    """Updates, numbered 0 where they end a round, else 1.
+def _updates(log: EventLog) -> list[Update]:
+    """Updates of all optimizers, and which of them ends a round.
 
-    An optimizer that first steps after another's last step takes its place, made anew for a
-    phase. Of several in turn the last of those that step most ends each round.
+    Networks that train each other (a generator and its critic) have an optimizer each, and update
+    in turn. One round of them is one step. The optimizer that steps most sets the pace; of
+    several that do, the last one ends the round.
+
+    An optimizer that first steps after another's last step takes that one's place: a program
+    makes it anew for each phase, and the phases are one training.
+
+    Without torch's optimizers the program updates by itself after its backward, so each
+    backward is an update. The last of a running program may not have been applied yet.
     """
-    if not log.updates:  # without torch's optimizers each backward updates
+    if not log.updates:
         passes = log.passes if log.ended else log.passes[:-1]
-        return [OptimizerStep(each.end, each.end, 0) for each in passes]
+        return [Update(backward.end, backward.end, ends_round=True) for backward in passes]
     spans: dict[int, list[int]] = {}
     for at, update in enumerate(log.updates):
         spans.setdefault(update.optimizer, [at, at])[1] = at
@@ -105,10 +123,13 @@ def _rounds(log: EventLog) -> list[OptimizerStep]:
         place[optimizer], last[lead] = lead, end
     counts = Counter(place[update.optimizer] for update in log.updates)
     main = max(key for key, count in counts.items() if count >= max(counts.values()) - 1)
-    return [it._replace(optimizer=int(place[it.optimizer] != main)) for it in log.updates]
+    return [
+        Update(step.start, step.end, ends_round=place[step.optimizer] == main)
+        for step in log.updates
+    ]
 
 
-def _between(bounds: list[float], moments: list[Fed]) -> list[float]:
+def _items_by_step(bounds: list[float], moments: list[Fed]) -> list[float]:
     sums = [0.0] * max(0, len(bounds) - 1)
     for time, items in moments:
         step = bisect.bisect_left(bounds, time) - 1
@@ -120,13 +141,17 @@ def _between(bounds: list[float], moments: list[Fed]) -> list[float]:
 def _restarts(log: EventLog, series: StepSeries) -> list[int]:
     """Steps that hold the first batch of a new pass."""
     site = log.loader(series.loader).site  # also of one made anew for each pass
-    loaders = {each for each in series.loaders if log.loader(each).site == site}
-    own = [fetch for fetch in log.fetches if fetch.loader in loaders]
-    return _holding(series, [new.end for old, new in pairwise(own) if old.ended_pass])
+    loaders = {loader for loader in series.loaders if log.loader(loader).site == site}
+    fetches = [fetch for fetch in log.fetches if fetch.loader in loaders]
+    return _steps_at(series, [new.end for old, new in pairwise(fetches) if old.ended_pass])
 
 
 def first_start(log: EventLog, series: StepSeries) -> float | None:
-    """Time of the loader's first start, if repeated; sets a pass's steps."""
+    """Seconds of the loader's first start, if each pass repeats it; sets a pass's steps.
+
+    Workers that do not persist start again with each pass. A short trial sees the first start
+    only, which then stands for those to come, spread over the steps of a pass.
+    """
     facts = log.loader(series.loader)
     units = sum(series.units)
     repeats = facts.workers and not typed(facts.arguments, "persistent_workers", bool)
@@ -136,18 +161,26 @@ def first_start(log: EventLog, series: StepSeries) -> float | None:
     return next(f.end - f.start for f in log.fetches if f.loader == series.loader)
 
 
-def _holding(series: StepSeries, times: list[float]) -> list[int]:
+def _steps_at(series: StepSeries, times: list[float]) -> list[int]:
+    """Numbers of the steps that were under way at `times`, each once."""
     steps = {bisect.bisect_right(series.bounds, time) - 1 for time in times}
     return sorted(step for step in steps if 0 <= step < series.steps)
 
 
 def _from_loaders(log: EventLog, series: StepSeries) -> list[Fed]:
-    """Trained batches of train loaders; none where steps go on without them."""
-    lead, own, loaders = train_loaders(log.hooked())
+    """Trained batches of train loaders; none where steps go on without them.
+
+    A program may fill a buffer from its loader and train on that: the loader's batches are then
+    over long before the steps, and say nothing of them.
+
+    Where another thread fetches ahead, the order of events does not tell which batches were
+    skipped. Each step is then given an equal whole number of them.
+    """
+    lead, in_turn, loaders = train_loaders(log.hooked())
     if lead is None:
         return []
-    batches = log.batches(own)
-    if log.loader(lead).other_thread:  # the skipped ones are unknown
+    batches = log.batches(in_turn)
+    if log.loader(lead).other_thread:
         passes = round(series.accumulation or 1.0)
         many = passes * max(1, round(len(batches) / passes / len(series.bounds)))
         ends = [bound for bound in series.bounds for _ in range(many)]
@@ -168,12 +201,16 @@ def _from_loaders(log: EventLog, series: StepSeries) -> list[Fed]:
 
 
 def _worked_items(log: EventLog, batches: list[BatchFetch]) -> list[float]:
-    """Items of batches that went through a forward, as far as recorded."""
+    """Items of batches that went through a forward, as far as that was recorded.
+
+    While updates alone are counted no backward is recorded, so nothing tells which of the later
+    batches were worked on: all of them count.
+    """
     hooked, watched = log.hooked(), batches
     if hooked is not log and len(hooked.passes) == len(log.passes):
         until = log.counting_since or 0.0
         watched = [batch for batch in batches if batch.end <= until]
-    work = [each.start for each in log.passes]
+    work = [backward.start for backward in log.passes]
     calls = [
         call for call in log.calls if call.graded and log.module(call.module).parameters
     ]
@@ -181,13 +218,16 @@ def _worked_items(log: EventLog, batches: list[BatchFetch]) -> list[float]:
     return worked_items(log, watched, work, calls) + rest
 
 
-def _passes_of_steps(log: EventLog, updates: list[OptimizerStep]) -> list[list[int]]:
+def _passes_of_steps(log: EventLog, updates: list[Update]) -> list[list[int]]:
     """Indices of backwards applied by each step.
 
-    Not those of another optimizer in between; a closure goes through one batch.
+    Those before another optimizer's update in the same round are that one's, and count only
+    where the update that ends the round has none of its own. An optimizer that is given a
+    closure, as L-BFGS is, calls it again and again for one batch: of the backwards inside an
+    update the last one stands for all.
     """
-    starts = [each.start for each in log.passes]
-    found: list[list[int]] = []
+    starts = [backward.start for backward in log.passes]
+    by_step: list[list[int]] = []
     cluster: list[int] = []
     position = 0
     for update in updates:
@@ -196,10 +236,10 @@ def _passes_of_steps(log: EventLog, updates: list[OptimizerStep]) -> list[list[i
         fresh = [*range(position, before), *range(max(position, before), after)[-1:]]
         cluster = fresh or cluster
         position = max(position, after)
-        if not update.optimizer:
-            found.append(cluster)
+        if update.ends_round:
+            by_step.append(cluster)
             cluster = []
-    return found
+    return by_step
 
 
 def _from_forwards(
@@ -222,14 +262,14 @@ def _from_forwards(
             since = passes[index - 1].end if index else float("-inf")
             low = bisect.bisect_left(ends, since)
             high = bisect.bisect_right(ends, passes[index].start)
-            own = [call for call in mine[low:high] if call.module == series.root]
-            own = own or mine[low:high]
-            if own:
-                fed.append(Fed(passes[index].end, own[-1].items))
-                many.append(len(own))
+            batch_calls = [call for call in mine[low:high] if call.module == series.root]
+            batch_calls = batch_calls or mine[low:high]
+            if batch_calls:
+                fed.append(Fed(passes[index].end, batch_calls[-1].items))
+                many.append(len(batch_calls))
     fed = fed or [Fed(call.end, call.items) for call in mine if call.module == series.root]
     series.source = FORWARD_SOURCE
-    series.batch = most_common([each.items for each in fed])
+    series.batch = most_common([batch.items for batch in fed])
     if fed and (not many or median(many) < SAMPLER_FORWARDS):
         return fed
     series.counted = "step"
@@ -242,12 +282,14 @@ def _other_loaders(log: EventLog, series: StepSeries) -> Iterator[Span]:
 
     If a step ends before, its batch was loaded ahead: their last fetch is the end.
     """
-    for own, after in _runs(log.fetches, lambda fetch: fetch.loader not in series.loaders):
-        end = own[-1].end
+    for others, after in _runs(
+        log.fetches, lambda fetch: fetch.loader not in series.loaders
+    ):
+        end = others[-1].end
         at = bisect.bisect_right(series.bounds, end)
         asked = after[0].start if after else end
         ahead = at < len(series.bounds) and series.bounds[at] <= asked
-        yield Span(own[0].start, end if ahead else asked)
+        yield Span(others[0].start, end if ahead else asked)
 
 
 def _runs(events: Sequence[T], aside: Callable[[T], bool]) -> list[tuple[list[T], list[T]]]:
@@ -270,13 +312,14 @@ def _without_loaders(log: EventLog, series: StepSeries) -> None:
     if not runs or len(runs) > MOST_ROLLOUTS * many:
         return
     stretches = [
-        Span(own[0].start, after[0].start if after else own[-1].end) for own, after in runs
+        Span(ungraded[0].start, after[0].start if after else ungraded[-1].end)
+        for ungraded, after in runs
     ]
     acts = _acts(log, stretches[0], calls) or (
         not calls[0].graded and _comes_again(log, *runs[0])
     )
     if repeats := _repeats(runs) if acts else 0.0:
-        series.marks = _holding(series, [each.start for each in stretches])
+        series.marks = _steps_at(series, [stretch.start for stretch in stretches])
         series.counted = "rollout"
         series.source = (
             f"steps of the environment, of whole rollouts with their {series.kind}s"
@@ -301,16 +344,16 @@ def _acts(log: EventLog, first: Span, calls: Sequence[ForwardCall]) -> bool:
 
 
 def _comes_again(
-    log: EventLog, own: Sequence[ForwardCall], after: Sequence[ForwardCall]
+    log: EventLog, ungraded: Sequence[ForwardCall], after: Sequence[ForwardCall]
 ) -> bool:
     """True if the network is trained on what it was shown in calls before.
 
     Environments may be as many as the rows of a batch: then only the rows themselves tell a
     rollout from a validation.
     """
-    shown = {row for call in own for row in log.rows.get(call.end, ())}
+    rows_shown = {row for call in ungraded for row in log.rows.get(call.end, ())}
     trained = [row for call in after for row in log.rows.get(call.end, ())]
-    return bool(trained) and sum(row in shown for row in trained) >= SAME_ROWS * len(
+    return bool(trained) and sum(row in rows_shown for row in trained) >= SAME_ROWS * len(
         trained
     )
 
@@ -325,7 +368,7 @@ def _may_come_again(log: EventLog, first: Span) -> bool:
 
 def _repeats(runs: Sequence[tuple[Sequence[ForwardCall], Sequence[ForwardCall]]]) -> float:
     """Times that the samples of most rollouts are trained on; 0 where they are none."""
-    times = [_times_trained(own, after) for own, after in runs[:-1]]
+    times = [_times_trained(ungraded, after) for ungraded, after in runs[:-1]]
     usual = most_common(times) or 0.0
     return usual if times.count(usual) > len(times) / 2 else 0.0
 

@@ -30,10 +30,10 @@ def slope(run: Run) -> float:
     centre, level = fmean(places), fmean(logs)
     spread = sum((place - centre) ** 2 for place in places)
     pairs = list(zip(places, logs, strict=True))
-    found = sum((place - centre) * (log - level) for place, log in pairs) / spread
-    rest = sum((log - level - found * (place - centre)) ** 2 for place, log in pairs)
+    growth = sum((place - centre) * (log - level) for place, log in pairs) / spread
+    rest = sum((log - level - growth * (place - centre)) ** 2 for place, log in pairs)
     error = math.sqrt(rest / (len(rates) - 2) / spread)
-    return found if abs(found) > SURE * error else 0.0
+    return growth if abs(growth) > SURE * error else 0.0
 
 
 def head_start(originals: Sequence[Run], after: Run) -> float:
@@ -64,7 +64,7 @@ def owed(slopes: Sequence[float], ahead: float) -> float:
 def is_one_order(runs: Sequence[Run]) -> bool:
     """False where equal runs went through their data in other orders: nothing lies sorted."""
     passes = [run.work.loader.passes for run in runs if run.work and run.work.loader]
-    return len({each[0].drawn.first for each in passes if each}) < 2
+    return len({told[0].drawn.first for told in passes if told}) < 2
 
 
 def middle(run: Run) -> float:

@@ -1,6 +1,8 @@
 """Measured window: steps of one kind, on a clock that stands still in validation.
 
-`docs/how-it-measures.md` has the rule by which equal configs have one rate.
+Two runs of one config must have one rate, wherever their windows happen to end. An epoch's end
+or a validation inside one window and not in the other would else be the larger part of their
+difference. `docs/how-it-measures.md` has the rules; `Window.units_per_s` is where they meet.
 """
 
 from __future__ import annotations
@@ -67,7 +69,11 @@ class Window:
         return self.last - self.first
 
     def on_device(self, clock: DeviceClock) -> Window | None:
-        """Return the same window by the device's clock."""
+        """Return the same window by the device's clock; None with fewer than two marks.
+
+        It begins and ends at marked steps, so it may be shorter by a few: for the steps between
+        marks the device's clock is not known.
+        """
         bounds = self.series.bounds
         marked = [k for k in range(self.first, self.last + 1) if clock.is_marked(bounds[k])]
         if len(marked) < 2:
@@ -77,7 +83,15 @@ class Window:
         return window if window.seconds > 0 else None
 
     def units_per_s(self) -> float | None:
-        """Units a second; None for a sampler without a known number of forwards."""
+        """Units a second; None for a sampler without a known number of forwards.
+
+        A window of whole cycles (epochs, rollouts) divides what was done by the time. Any other
+        would have an epoch's restart too often or not at all: 3 s with one restart, of an epoch
+        of ten minutes, say that there is one each 3 s. So its ordinary steps and its restarts
+        are told apart, and the rate is that of one whole cycle made of both:
+
+            cycle_steps - 1 ordinary steps of `step_s`, and one that begins the cycle, `gap_s`
+        """
         series = self.series
         if self.seconds <= 0 or (series.iterative and not series.forwards_per_unit):
             return None
@@ -111,7 +125,18 @@ class Window:
 
 
 def warm_up(log: EventLog, series: StepSeries, measure_s: float) -> int:
-    """First step that counts, were the run long enough."""
+    """First step that counts, were the run long enough.
+
+    A loader's workers have filled their queue while the program was still starting. Until it is
+    used up, batches come as fast as the model takes them, and a loader that cannot keep up looks
+    as if it could: `workers * prefetch` batches are therefore discarded. With a deep queue of
+    slow batches that alone may take longer than a trial should, so it ends after DISCARD_LIMIT
+    times the measured seconds, once each worker has made a batch.
+
+    Steps that are slow for any other reason are taken off in blocks, as long as the first block
+    is slower than those behind it. A block spans two rounds of the workers, since within a round
+    one step waits and the others do not.
+    """
     facts, clock = log.loader(series.loader), series.clock
     workers = facts.workers
     prefetch = typed(facts.arguments, "prefetch_factor", int) or 0
@@ -137,7 +162,11 @@ def warm_up(log: EventLog, series: StepSeries, measure_s: float) -> int:
 
 
 def burst(log: EventLog, series: StepSeries) -> int:
-    """Steps of one burst of worker batches."""
+    """Steps of one burst of worker batches; 1 where batches come alone.
+
+    Workers that started together finish together: one step waits for all of them, and the next
+    ones find their batch ready. A window of whole bursts has its share of both.
+    """
     workers = log.loader(series.loader).workers
     if series.kind == FORWARD or workers < 2:
         return 1
@@ -155,6 +184,11 @@ def find_window(
     """Find the window, and guess the seconds until full; 0: it is.
 
     `whole`: take everything after warm-up. `now`: time if the program still runs.
+
+    Short cycles are measured whole, from the first that began after warm-up. A cycle longer than
+    the window is not waited for, with one exception: of a reinforcement learner that acts and
+    then learns, only whole cycles have a rate. A window that slow steps hold up is ended late
+    with fewer steps, rather than never.
     """
     steady = warm_up(log, series, plan.measure_s)
     if log.counting_since is not None and series.typical_s < QUICK_STEP_S:
@@ -166,7 +200,7 @@ def find_window(
     began = series.bounds[steady]
     late = (series.bounds[-1] if now is None else now) - began >= LATE * plan.measure_s
     marked = set(series.marks)
-    # neighbours are one
+    # one cycle may be marked in two steps in a row
     marks = [m for m in series.marks if m >= steady and m - 1 not in marked]
     if series.counted == "rollout" and len(marks) < 2:
         return None, max(0.05, series.typical_s)
@@ -193,8 +227,8 @@ def _wait_s(window: Window, plan: MeasurePlan, slack_s: float, *, late: bool) ->
     if missing_s > 0 or missing_steps > 0:
         return max(missing_s, missing_steps * window.series.typical_s, slack_s, 0.02)
     finished = window.series.finished_batches >= plan.whole_batches
-    known = window.units_per_s() is not None
-    return 0.0 if finished and known else max(0.2, plan.measure_s / 4)
+    has_rate = window.units_per_s() is not None
+    return 0.0 if finished and has_rate else max(0.2, plan.measure_s / 4)
 
 
 def _everything(

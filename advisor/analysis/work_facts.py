@@ -27,8 +27,8 @@ def whole_passes(log: EventLog, loader: int | None) -> tuple[float, ...]:
     if loader is None:
         return ()
     site = log.loader(loader).site  # also of one made anew for each pass
-    own = {number for number, facts in log.loaders.items() if facts.site == site}
-    fetches = [fetch for fetch in log.fetches if fetch.loader in own]
+    same_line = {number for number, facts in log.loaders.items() if facts.site == site}
+    fetches = [fetch for fetch in log.fetches if fetch.loader in same_line]
     ends = [-1, *(at for at, fetch in enumerate(fetches) if fetch.ended_pass)]
     sums = [sum(f.items for f in fetches[a + 1 : b]) for a, b in pairwise(ends)]
     return tuple(filter(None, sums))[:PASSES]
