@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import pwd
 import re
 import sys
 import threading
@@ -21,6 +22,10 @@ PACKAGE = str(Path(__file__).resolve().parents[1])
 """The package, whose probe every run imports."""
 RUNNER_MARKS = (".runner", ".credentials")
 """Files in the folder of a GitHub runner."""
+SYSTEM_HOMES = (
+    "/", "/bin", "/sbin", "/usr", "/lib", "/lib64", "/etc", "/dev", "/proc", "/sys",
+)  # fmt: skip
+"""Homes of accounts that hold the system's files, too."""
 ALWAYS_SHOWN = ("/run/opengl-driver", "/etc/resolv.conf")
 SEARCH_PATHS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH")
 MADE_FOLDERS = (".venv", "build")
@@ -111,8 +116,15 @@ def isolation_notes(cwd: Path, reach: str, withheld: Sequence[str]) -> list[str]
 
 
 def hidden_folders(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    home = environ.get("HOME") or str(Path("~").expanduser())
-    found = {home, "/run", environ.get("XDG_RUNTIME_DIR", "")}
+    """Places of secrets: homes, the runner's folder, and sockets of the session.
+
+    Containers set HOME to a folder of their own, so the home of the account counts too.
+    """
+    homes = {environ.get("HOME") or str(Path("~").expanduser())}
+    with contextlib.suppress(KeyError):  # a number without an account
+        homes.add(pwd.getpwuid(os.geteuid()).pw_dir)
+    found = {"/run", environ.get("XDG_RUNTIME_DIR", "")}
+    found |= {place for home in homes for place in secrets_of(os.path.realpath(home))}
     if temporary := environ.get("RUNNER_TEMP"):
         found.add(temporary)
         root = Path(temporary).resolve().parent.parent
@@ -120,7 +132,23 @@ def hidden_folders(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
             found.add(str(root))
     real = {os.path.realpath(path) for path in found if path} - {"/"}
     outer = {a for a in real if not any(a != b and is_within(a, b) for b in real)}
-    return tuple(sorted(path for path in outer if Path(path).is_dir()))
+    return tuple(sorted(path for path in outer if Path(path).exists()))
+
+
+def secrets_of(home: str, system: Sequence[str] = SYSTEM_HOMES) -> set[str]:
+    """A home; of one that holds the system's files, its dotted entries.
+
+    Users without an account get `/` in containers, and services `/usr/sbin`: without those no
+    program runs.
+    """
+    if home not in system and not any(
+        is_within(home, each) for each in system if each != "/"
+    ):
+        return {home}
+    try:
+        return {entry.path for entry in os.scandir(home) if entry.name.startswith(".")}
+    except OSError:
+        return set()
 
 
 def shown_paths(

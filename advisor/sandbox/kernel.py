@@ -207,6 +207,10 @@ def enter_namespaces(*, network: bool = True, processes: bool = True) -> None:
         _write("/proc/self/uid_map", f"{user} {user} 1")
         _write("/proc/self/gid_map", f"{group} {group} 1")
     mount("", "/", flags=MS_REC | MS_PRIVATE)
+    # Who makes a name space of control groups may mount them, and root owns those of the host:
+    # a program could slow or end others by files that no overlay covers.
+    with contextlib.suppress(FileNotFoundError):  # a kernel without this limit
+        _write("/proc/sys/user/max_cgroup_namespaces", "0")
 
 
 def keeps_all_users() -> bool:

@@ -33,7 +33,7 @@ class SandboxPolicy:
     foreign: bool = False
     """The code may be hostile: walls around other processes, sockets and shared memory, too."""
     hidden: tuple[str, ...] = ()
-    """Folders that cannot be read."""
+    """Folders and files that cannot be read."""
     shown: tuple[str, ...] = ()
     """Paths in `hidden` that are still seen."""
     network: bool = True

@@ -91,8 +91,11 @@ def take_terminals(root: str) -> None:
 
 
 def hide(root: str, policy: Mapping[str, Any]) -> None:
-    """Hide folders below `root` except selected parts."""
+    """Hide folders below `root` except selected parts, and files."""
     hidden = [path for path in policy["hidden"] if os.path.isdir(root + path)]
+    for path in policy["hidden"]:
+        if os.path.isfile(root + path):
+            kernel.bind(f"{root}/dev/null", root + path)
     opened = []
     for path in sorted({*policy["shown"], *policy["passes"]}):
         if any(is_within(path, each) for each in hidden):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pwd
 import re
 import socket
 import time
@@ -19,7 +20,12 @@ from advisor.gate.checkout import Checkout
 from advisor.gate.config import Program
 from advisor.gate.process import folder_of
 from advisor.gate.schema import Revision
-from advisor.gate.setup_step import hidden_folders, shown_paths
+from advisor.gate.setup_step import (
+    SYSTEM_HOMES,
+    hidden_folders,
+    secrets_of,
+    shown_paths,
+)
 from advisor.sandbox.capabilities import FORCED, detect_isolation
 from advisor.sandbox.path_policy import is_within
 from advisor.settings import Workload
@@ -229,6 +235,26 @@ def test_the_folder_of_the_runner_is_hidden_by_its_marks(tmp_path) -> None:
     (tmp_path / "runner" / ".runner").touch()
     assert str(tmp_path / "runner") in hidden_folders(environ)
     assert "/" not in hidden_folders(environ)
+
+
+def test_a_home_that_holds_the_system_is_hidden_by_its_dotted_entries(tmp_path) -> None:
+    """Containers give users without an account the root for a home; all else must be seen there."""
+    for name in (".ssh", ".netrc", "usr"):
+        (tmp_path / name).mkdir()
+    root = str(tmp_path)
+    dotted = {f"{root}/.ssh", f"{root}/.netrc"}
+    assert secrets_of(root, system=(root,)) == dotted
+    assert secrets_of(f"{root}/usr", system=("/", root)) == set()
+    assert secrets_of(root) == {root}
+    assert not any(path in hidden_folders({"HOME": "/usr"}) for path in ("/", "/usr"))
+
+
+def test_the_home_of_the_account_is_hidden_where_a_container_sets_another(tmp_path) -> None:
+    """GitHub sets HOME to `/github/home`; keys of the image's user lie where they lay."""
+    account = os.path.realpath(pwd.getpwuid(os.geteuid()).pw_dir)
+    hidden = hidden_folders({"HOME": str(tmp_path)})
+    assert str(tmp_path) in hidden
+    assert any(is_within(account, each) for each in hidden) or account in SYSTEM_HOMES
 
 
 PINS_THE_GATE = """

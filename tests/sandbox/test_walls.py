@@ -637,6 +637,25 @@ def test_foreign_code_does_with_its_own_processes_what_it_likes(either) -> None:
     assert either.attack(HARMS_ITSELF).output == "done\n"
 
 
+MOUNTS_CONTROL_GROUPS = """
+# root's name space in root's: there the host's control groups are its own files
+user, group = os.getuid(), os.getgid()
+if libc.unshare(0x10000000 | 0x00020000) == 0:
+    open("/proc/self/setgroups", "w").write("deny")
+    open("/proc/self/uid_map", "w").write(f"{user} {user} 1")
+    open("/proc/self/gid_map", "w").write(f"{group} {group} 1")
+    libc.unshare(0x02000000)
+    for kind, which in ((b"cgroup2", None), (b"cgroup", b"cpu")):
+        if libc.mount(kind, b"/mnt", kind, 0, which) == 0: through("control groups")
+"""
+
+
+def test_no_program_mounts_the_hosts_control_groups(either) -> None:
+    """Of the user's own ones neither: as root it could write there what bounds all others."""
+    assert either.attack(MOUNTS_CONTROL_GROUPS, foreign=False).output == ""
+    assert either.attack(MOUNTS_CONTROL_GROUPS).output == ""
+
+
 LEAVES_MEMORY = """
 KEY = 0x77616c6c
 libc.shmget.restype = libc.msgget.restype = libc.semget.restype = ctypes.c_int
@@ -714,3 +733,17 @@ if os.getuid() == 0:
 def test_a_deputy_does_nothing_for_one_with_fewer_rights(landlock) -> None:
     """It acts with the program's rights, so not for a part that gave some up."""
     assert landlock.attack(GIVES_UP_RIGHTS).output == ""
+
+
+READS_A_KEY = """
+try:
+    if open(HOME + "/.ssh/mine.txt").read(1): through("key")
+except OSError: pass
+"""
+
+
+def test_a_hidden_file_is_not_read(either) -> None:
+    """A home that is the root of the system is hidden by its dotted entries, files among them."""
+    key = f"{either.home}/.ssh/mine.txt"
+    assert either.attack(READS_A_KEY, hidden=(key,)).output == ""
+    assert either.attack(READS_A_KEY, hidden=()).output == "key\n"

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -115,6 +116,20 @@ def test_workers_written_as_text_are_tuned_as_text(tmp_path) -> None:
     document = search.context.sources[0].document
     written = document.with_values(search.winner.values_in(document.name)).decode()
     assert re.search(r'^num_workers: "[1-9]\d*"$', written, re.MULTILINE), written
+
+
+def test_an_accumulation_of_another_config_makes_up_for_a_batch(tmp_path) -> None:
+    """Many trainers keep the batch in `data.yaml` and the accumulation in `train.yaml`."""
+    engine = on_formula(load_s=1e-6, step_kind="training step", observed={"trains": "optimizer"})
+    search = formula_search(
+        tmp_path,
+        engine,
+        "accumulation_steps: 8\n",
+        beside=(("data.yaml", "batch_size: 4\n"),),
+    )
+    moved = {Path(each.document).name: each.new for each in search.winner.changes}
+    assert set(moved) == {"train.yaml", "data.yaml"}
+    assert moved["train.yaml"] * moved["data.yaml"] == 32
 
 
 @pytest.mark.parametrize("spelled", ['"4"', "4.0"])

@@ -183,9 +183,9 @@ class RecordedEngine:
 
 
 def settings_of(trial: Trial) -> dict[str, JsonScalar]:
-    """Settings in force in `trial`: of its first file, of its changes, and of its overrides."""
+    """Settings in force in `trial`: of its files, of its changes, and of its overrides."""
     values: dict[str, JsonScalar] = {}
-    for file in trial.files[:1]:
+    for file in trial.files:
         form = SUFFIXES.get(Path(file.original).suffix, "yaml")
         parsed = documents.parse(file.content, form, file.original)
         values |= {leaf_of(scalar.path): scalar.value for scalar in parsed.scalars.values()}

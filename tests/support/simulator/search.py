@@ -147,18 +147,20 @@ def formula_search(
     objective: Objective = THROUGHPUT,
     safe: bool = False,
     options: tuple[str, ...] = (),
+    beside: tuple[tuple[str, str], ...] = (),
 ) -> FormulaSearch:
     """A search over the config `text` in `folder`, whose trials `engine` answers.
 
-    `options` are further words of its command.
+    `options` are further words of its command, `beside` further configs: names and texts.
     """
     folder.mkdir(exist_ok=True)
     config = folder / name
-    config.write_text(text)
-    document = documents.read(config)
+    for each, content in ((name, text), *beside):
+        (folder / each).write_text(content)
+    configs = tuple(documents.read(folder / each) for each in (name, *dict(beside)))
     command = documents.of_command(["python", "train.py", "-c", str(config), *options])
     context = TuningContext(
-        sources=tuple(Source(document=d, findings=knobs.find(d)) for d in (document, command)),
+        sources=tuple(Source(document=d, findings=knobs.find(d)) for d in (*configs, command)),
         workload=Workload.model_validate({"command": "x", "unit": "item", **(workload or {})}),
         objective=objective,
         cpus=cpus,
@@ -172,7 +174,7 @@ def formula_search(
     )
     executor = Executor(
         engine=engine,
-        program=Program(configs=(document,), command_line=command, cwd=folder, unit="item"),
+        program=Program(configs=configs, command_line=command, cwd=folder, unit="item"),
         run_cache=RunCache(history=history or Forgetful(), machine_key="m", program_key="p"),
         budget=Budget(total_s=budget_s, clock=engine.clock, started=engine.clock()),
         listener=Quiet(),
