@@ -15,9 +15,9 @@ import json
 import os
 import sys
 import threading
-import time
 from typing import Any, Callable, Iterable, Iterator
 
+from .clocks import monotonic, sleep
 from .session import Patches, Session
 
 NAMES_KEPT = 400
@@ -120,11 +120,11 @@ class Recorder:
         os.replace(draft, self.path)
         if self._ends_at == float("inf"):
             threading.Thread(target=self._end, daemon=True).start()
-        self._ends_at = time.monotonic() + (GRACE_S if complete else LONG_GRACE_S)
+        self._ends_at = monotonic() + (GRACE_S if complete else LONG_GRACE_S)
 
     def _end(self) -> None:
-        while time.monotonic() < self._ends_at:
-            time.sleep(0.05)
+        while monotonic() < self._ends_at:
+            sleep(0.05)
         LEAVE(0)
 
 

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from statistics import median
-from time import perf_counter as clock
 from typing import Any
 
+from .clocks import clock, sleep
 from .session import Session
 
 ITEMS = 8
@@ -64,7 +63,7 @@ def _asked_in_a_copy(session: Session, dataset: Any, places: list[int]) -> bool:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
             return status == 0
-        time.sleep(0.005)
+        sleep(0.005)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return False

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from time import perf_counter as clock
 from typing import Any, Callable
 
 from . import call_sites, module_facts
+from .clocks import clock
 from .recorder import STEPS
 from .session import Session
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import weakref
 from threading import get_ident
-from time import perf_counter as clock
 from typing import Any
 
 from . import batches, call_sites, work_facts
 from .batches import note_padding
+from .clocks import clock
 from .recorder import PASS_ENDED
 from .session import Session
 

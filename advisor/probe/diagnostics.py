@@ -7,10 +7,10 @@ a dataset that waits for the program, which waits for us, end the diagnosis and 
 from __future__ import annotations
 
 import threading
-from time import perf_counter as clock
 from typing import Any, Callable
 
 from . import asked_twice, batches, host_costs, op_trace
+from .clocks import clock
 from .session import Session
 
 LONGEST_S = 10.0

@@ -10,9 +10,9 @@ import functools
 import os
 import stat
 import threading
-import time
 from typing import Any
 
+from .clocks import clock
 from .session import Patches, Session
 
 EXIT_CODE = 97
@@ -137,11 +137,11 @@ class Guard:
         self, position: int, keyword: str, original: Any, *args: Any, **kwargs: Any
     ) -> Any:
         self.touch(args[position] if len(args) > position else kwargs.get(keyword))
-        start = time.perf_counter()
+        start = clock()
         try:
             return original(*args, **kwargs)
         finally:
-            self._session.recorder.add(("save", start, time.perf_counter()))
+            self._session.recorder.add(("save", start, clock()))
 
 
 def writes(mode: Any, flags: Any = 0, *_: Any) -> bool:

@@ -6,8 +6,9 @@ Read from /proc of Linux; None where it does not tell.
 from __future__ import annotations
 
 import os
-import time
 from typing import Sequence
+
+from .clocks import process_time
 
 GIB = 1024.0**3
 SHM = "/dev/shm"  # noqa: S108  only its free room is read
@@ -15,7 +16,7 @@ SHM = "/dev/shm"  # noqa: S108  only its free room is read
 
 def cpu_s(pids: Sequence[int]) -> float | None:
     """CPU seconds so far of this process and of `pids`."""
-    total = time.process_time()
+    total = process_time()
     for pid in pids:
         try:
             with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:

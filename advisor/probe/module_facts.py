@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 import weakref
 from typing import Any, Callable
 
 from . import batches, call_sites
+from .clocks import clock
 from .recorder import LENGTH, ROW
 from .session import Session
 
@@ -319,7 +319,7 @@ def record_numbers(session: Session, entry: Module, inputs: Any, items: float) -
     if session.device is None or not any(map(batches.is_tensor, found.values())):
         session.recorder.add(read_numbers(event))
     else:
-        session.device.queue(time.perf_counter(), numbers=event)
+        session.device.queue(clock(), numbers=event)
 
 
 def record_rows(session: Session, inputs: Any, items: float, end: float) -> None:

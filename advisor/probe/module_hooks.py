@@ -10,10 +10,10 @@ import functools
 import sys
 import threading
 import types
-from time import perf_counter as clock
 from typing import Any, Callable, NamedTuple
 
 from . import module_facts
+from .clocks import clock
 from .module_facts import LOOKS, Module
 from .session import Session
 

@@ -21,10 +21,10 @@ import itertools
 import sys
 import threading
 import warnings
-from time import perf_counter as clock
 from typing import Any, Callable, Sequence
 
 from .call_sites import call_site
+from .clocks import clock
 from .module_facts import any_compiled
 from .session import MISSING, Session, restore
 

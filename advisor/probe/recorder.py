@@ -8,9 +8,10 @@ from __future__ import annotations
 import errno
 import json
 import os
-import time
 from collections import Counter
 from typing import Any, Callable
+
+from .clocks import clock, monotonic
 
 Event = tuple[Any, ...]
 
@@ -40,7 +41,7 @@ class Recorder:
         """Flushed events by kind."""
         self.last_time: float | None = None
         """Epoch seconds of the end of the latest of STEPS."""
-        self._epoch = epoch + time.monotonic() - time.perf_counter()
+        self._epoch = epoch + monotonic() - clock()
         self.last_items = 0.0
         """Items of the latest batch, or else forward."""
         self.add(("clock", self._epoch))

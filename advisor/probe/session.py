@@ -7,9 +7,9 @@ import functools
 import os
 import sys
 import threading
-import time
 from typing import Any, Callable, NoReturn
 
+from .clocks import clock, monotonic, wall_time
 from .recorder import Recorder
 
 KEPT = 5
@@ -79,7 +79,7 @@ class Session:
         self.spec = spec
         self.plan: dict[str, Any] = spec.get("plan") or {}
         self.records = str(spec["records"])
-        self.epoch: float = spec.get("epoch") or time.time() - time.monotonic()
+        self.epoch: float = spec.get("epoch") or wall_time() - monotonic()
         """Added to the monotonic clock it gives the time of the records: no wall clock, as that
         steps."""
         self.boot_time = self.now()
@@ -196,7 +196,7 @@ class Session:
 
     def now(self) -> float:
         """Epoch seconds of the records."""
-        return self.epoch + time.monotonic()
+        return self.epoch + monotonic()
 
     def is_muted(self) -> bool:
         """Return True in a forked DataLoader worker."""
@@ -233,7 +233,7 @@ class Session:
             self.watch_device()
         elif self.device is not None:
             self.device_patches.undo()
-        self.recorder.add(("hooks", time.perf_counter(), counting, calls))
+        self.recorder.add(("hooks", clock(), counting, calls))
 
     def step_aside(self, problem: BaseException) -> None:
         """Remove every hook after a fatal probe error, and write the record."""

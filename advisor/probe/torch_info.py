@@ -9,8 +9,9 @@ import importlib
 import json
 import sys
 import warnings
-from time import perf_counter as clock
 from typing import Any, Callable
+
+from .clocks import clock
 
 BLOCKS, BLOCK_S = 5, 0.05
 """Blocks of calls, of which the fastest counts, and the shortest time of one."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
-from time import perf_counter as clock
 from typing import Any
 
 from . import copied_weights, work_facts
+from .clocks import clock
 from .module_hooks import compiling_of
 from .session import Session
 

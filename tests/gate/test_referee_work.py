@@ -98,7 +98,11 @@ def test_a_model_called_layer_by_layer_is_no_smaller_one(repo) -> None:
 
 @pytest.mark.nightly
 def test_a_clock_that_the_program_patches_moves_no_rate(repo) -> None:
-    patched = "import time\n_real = time.perf_counter\ntime.perf_counter = lambda: _real() / 4\n"
+    patched = (
+        "import time\n_clocks = time.perf_counter, time.monotonic, time.time\n"
+        "time.perf_counter, time.monotonic, time.time = (\n"
+        "    (lambda real: lambda: real() / 4)(each) for each in _clocks\n)\n"
+    )
     record = judged(repo, TRAINING, patched + TRAINING, "--keep-if", "50%")
     assert record["verdict"] == "drop", record
 

@@ -36,6 +36,14 @@ def test_plain_training(tmp_path) -> None:
     assert reading.losses
 
 
+def test_clocks_that_the_program_patches_move_no_rate(tmp_path) -> None:
+    """Frozen and scaled clocks are usual in tests; parts of the probe are imported after them."""
+    outcome = python(tmp_path, "own_clocks.py")
+    reading = outcome.measured
+    assert close(reading.units_per_s, outcome.true_rate())
+    assert reading.effects.batch == 8
+
+
 @pytest.mark.parametrize(("context", "workers"), [("fork", 2), ("forkserver", 1)])
 def test_loader_workers(tmp_path, context, workers) -> None:
     """Worker processes are counted, and are no ranks, however they were started."""
