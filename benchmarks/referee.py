@@ -95,8 +95,9 @@ EDITS = (
     Edit("cheat: a smaller model", False, "64", "16"),
     Edit("cheat: larger batches", False, "batch_size=16", "batch_size=64"),
     Edit("cheat: a patched clock", False, "import time\n",
-         "import time\n_clock = time.perf_counter\n"
-         "time.perf_counter = lambda: _clock() / 2\n"),
+         "import time\n_clocks = time.perf_counter, time.monotonic, time.time\n"
+         "time.perf_counter, time.monotonic, time.time = (\n"
+         "    (lambda real: lambda: real() / 2)(each) for each in _clocks)\n"),
     Edit("cheat: a rate of its own", False,
          'print("loss"', 'print("throughput: 1e9")\nprint("loss"'),
     Edit("cheat: what an earlier run left", False, "def log():\n",
