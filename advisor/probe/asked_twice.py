@@ -39,14 +39,14 @@ def times_ms(session: Session, dataset: Any) -> tuple[float, float] | None:
 
 def _times_s(dataset: Any, places: list[int]) -> list[float]:
     """Seconds that each item takes, until all together take too long."""
-    found: list[float] = []
+    times_s: list[float] = []
     for place in places:
         begun = clock()
         dataset[place]
-        found.append(clock() - begun)
-        if sum(found) > LONGEST_S:
+        times_s.append(clock() - begun)
+        if sum(times_s) > LONGEST_S:
             break
-    return found
+    return times_s
 
 
 def _asked_in_a_copy(session: Session, dataset: Any, places: list[int]) -> bool:

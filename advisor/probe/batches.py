@@ -1,6 +1,14 @@
 """Items in a batch of any container.
 
-The first batch is searched in full; the path to its count serves those after it.
+A batch may be a tensor, a dict, a list of pictures of unequal size, a graph, or an object of the
+program's own. Nothing says which of its axes is the batch: the first one is the usual, but time
+comes first in torch's own recurrent layers and transformers. Two witnesses are heard:
+
+    the batch asked for      the axis that has as many entries as the loader was asked for
+    the layers               those with a fixed place for the batch (convolutions, batch norms,
+                             RNNs, attention) show which size the network takes for the batch
+
+The first batch is searched in full; the path to what counted there serves those after it.
 """
 
 from __future__ import annotations
@@ -13,10 +21,15 @@ Path = tuple[Any, ...]
 """Steps into a nested value: by item or attribute."""
 
 DEPTH = 6
+"""Levels of a nested batch that are searched."""
 WIDTH = 64
+"""Parts of one container that are searched."""
 ITSELF, IN_IT = 1.5, 0.5
-"""Levels that a sequence counts deeper than it is: the batch, and one in it. By chance a
-pair is a batch of two, and an image has as many boxes as there are images."""
+"""Levels that a sequence counts deeper than it is: the batch itself, and a sequence in it.
+
+Of several parts with as many entries as the batch, the least deep one is the count. A tensor is
+believed before a list beside it, since lengths of lists meet the batch by chance: a pair of
+inputs and labels is a batch of two, and one image may have as many boxes as there are images."""
 
 
 class Counter:
@@ -72,13 +85,13 @@ class Counter:
             elif isinstance(value, (list, tuple)) and len(path) >= self._least_depth:
                 depth = len(path) + (IN_IT if path else ITSELF)
                 sequences.append((float(len(value)), depth, path))
-        likely = [found for found in tensors + sequences if found[0] == self.expected]
+        likely = [part for part in tensors + sequences if part[0] == self.expected]
         if likely:
-            self.keep(min(likely, key=lambda found: found[1])[2], 0)
+            self.keep(min(likely, key=lambda part: part[1])[2], 0)
             return likely[0][0]
-        likely = [found for found in second if found[0] == self.expected != 1]
+        likely = [part for part in second if part[0] == self.expected != 1]
         if likely and self.expected is not None:
-            self.keep(min(likely, key=lambda found: found[1])[2], 1)
+            self.keep(min(likely, key=lambda part: part[1])[2], 1)
             return self.expected
         pool = tensors or sequences
         if not pool or (self.expected and (not tensors or self.expected == 1)):
@@ -136,9 +149,11 @@ def _children(value: Any) -> Iterator[tuple[Any, Any]]:
         for index, child in enumerate(value[:WIDTH]):
             yield (True, index), child
     elif not isinstance(value, (str, bytes, int, float, type(None), type)):
-        held = getattr(value, "__dict__", None)
+        attributes = getattr(value, "__dict__", None)
         names = (
-            list(held) if isinstance(held, dict) else list(getattr(value, "__slots__", ()))
+            list(attributes)
+            if isinstance(attributes, dict)
+            else list(getattr(value, "__slots__", ()))
         )
         for name in names[:WIDTH]:
             child = getattr(value, name, None)
@@ -160,8 +175,8 @@ def walk(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def tensors_in(value: Any, limit: int = 16) -> list[Any]:
-    found = (child for _, child in walk(value) if is_tensor(child))
-    return list(itertools.islice(found, limit))
+    parts = (child for _, child in walk(value) if is_tensor(child))
+    return list(itertools.islice(parts, limit))
 
 
 KEY = -7004
@@ -228,12 +243,12 @@ class LayerObserver:
 
     def settle(self, counter: Counter, inputs: Any) -> None:
         """Let `counter` count along the batch axis of `inputs`, if shown."""
-        found = list(shapes_in(inputs))
+        shapes = list(shapes_in(inputs))
         for axis, size in self.samples:
-            for path, shape in found:
+            for path, shape in shapes:
                 if shape[axis : axis + 1] == (size,):
                     return counter.keep(path, axis)
-            for path, shape in found:
+            for path, shape in shapes:
                 if shape[:2].count(size) == 1:
                     return counter.keep(path, shape.index(size))
         if self.alone:
@@ -262,12 +277,12 @@ def known_parameters(held: Any) -> list[Any]:
 
 def products_of(nn: Any, module: Any) -> dict[str, float]:
     """Weights of a module's layers by kind of product; of code that no hook may enter."""
-    found: dict[str, float] = {}
+    products: dict[str, float] = {}
     for layer in module.modules():
         kind = _product(nn, layer)
         if kind is not None:
-            found[kind] = found.get(kind, 0.0) + _own_size(layer)
-    return found
+            products[kind] = products.get(kind, 0.0) + _own_size(layer)
+    return products
 
 
 def _product(nn: Any, layer: Any) -> str | None:
@@ -400,10 +415,10 @@ def _by_row(tensor: Any, count: int) -> list[Any] | None:
     while len(row.shape) > 2:  # the middle line of a picture; a reshape might copy it all
         row = row[:, row.shape[1] // 2]
     row = row if len(row.shape) > 1 else row.reshape(count, 1)
-    found: list[Any] = row[:, :: max(1, row.shape[1] // ROW_NUMBERS)][
+    numbers: list[Any] = row[:, :: max(1, row.shape[1] // ROW_NUMBERS)][
         :, :ROW_NUMBERS
     ].tolist()
-    return found
+    return numbers
 
 
 def _is_plain(values: Any) -> bool:

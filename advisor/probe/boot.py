@@ -1,4 +1,10 @@
-"""Start of the probe in one process."""
+"""Start of the probe in one process.
+
+It comes before the program's first line, by `site/sitecustomize.py`. What has to be there from
+the first line on (stacks, the guard of files, how the process ended) is put in at once. All
+else waits until the program itself imports the library that it hooks: a program that never
+imports torch pays for no import of it, and none of its imports comes in another order.
+"""
 
 from __future__ import annotations
 
@@ -135,7 +141,7 @@ def _finish(session: Session) -> None:
 
 
 def when_imported(actions: dict[str, Action]) -> None:
-    """Run each action once its module is executed."""
+    """Run each action once its module was executed, or now where it was already."""
     for name in [name for name in actions if name in sys.modules]:
         _act(sys.modules[name], actions.pop(name))
     sys.meta_path.insert(0, _Waiter(actions))

@@ -1,6 +1,9 @@
 """Control of the probe beside torch: hooks, flushes and commands.
 
-The parent writes `command-<pid>.json`, replaced whole: {number, phase, ...}.
+Parent and probe speak through files in the trial's folder. They need no connection that a
+launcher would have to pass on, and nobody waits for an answer. The parent writes
+`command-<pid>.json`, replaced whole: {number, phase, ...}. The probe looks for it where a step of
+the program may have ended.
 
     count       {calls}: record only what counts steps; `calls`: with forwards and passes
     stop        {kind, count}: stop at that many events of a kind, at once without one
@@ -38,6 +41,7 @@ HOOKS = (
 """Parts hooked one by one: where one cannot be, the others are."""
 
 TICK_S = 0.05
+"""Shortest time between ticks, once steps have begun."""
 BEAT_S = 1.0
 """Shortest time between rewrites of the record."""
 
@@ -51,6 +55,11 @@ def install(torch: Any, session: Session) -> None:
 
 
 def tick(session: Session, now: float) -> None:
+    """Do the periodic work of the probe at a possible end of a step.
+
+    The probe has no thread of its own for this: one would take the interpreter from the program
+    in the middle of a step. `now`: time of `perf_counter`.
+    """
     if session.stopping or session.diagnosis is not None:
         return
     if not session.ticking.acquire(blocking=False):
@@ -89,8 +98,8 @@ def begin_clock(session: Session) -> None:
     card = cuda_events.card_in_use(session)
     if card is not None:
         session.device = cuda_events.DeviceClock(session, card)
-        own = threading.get_ident()
-        session.watch_device = functools.partial(cuda_events.watch_device, session, own)
+        thread = threading.get_ident()
+        session.watch_device = functools.partial(cuda_events.watch_device, session, thread)
         session.patches.on_undo(session.device_patches.undo)
         if not session.counting:
             session.watch_device()
@@ -123,7 +132,11 @@ def _obey(session: Session) -> None:
 
 
 def stop(session: Session) -> NoReturn:
-    """Write the record; leave at once, past the program's handlers."""
+    """Write the record; leave at once, past the program's handlers.
+
+    A handler could save a checkpoint, upload a result or wait for other ranks, which are
+    about to be stopped as well.
+    """
     session.stopping = True
     record.write(session, "stopped")
     leave(session, 0)

@@ -107,8 +107,8 @@ def find(session: Session, optimizer: Any) -> None:
 
 def content(session: Session) -> dict[str, float]:
     """Moves of each copy in an update."""
-    found = {each.name: each.moves() for each in session.copies}
-    return {name: moves for name, moves in found.items() if moves is not None}
+    moves_by_copy = {copy.name: copy.moves() for copy in session.copies}
+    return {name: moves for name, moves in moves_by_copy.items() if moves is not None}
 
 
 def _variables(frame: Any) -> dict[str, Any]:
@@ -120,15 +120,15 @@ def _variables(frame: Any) -> dict[str, Any]:
     """
     code = frame.f_code
     if not code.co_flags & inspect.CO_NEWLOCALS:
-        found: dict[str, Any] = frame.f_locals
-        return found
+        variables: dict[str, Any] = frame.f_locals
+        return variables
     if ASKING & set(code.co_names):
         return {}
     kept = frame.f_locals
-    found = dict(kept)
+    variables = dict(kept)
     if isinstance(kept, dict) and sys.getrefcount(kept) <= OURS:
         kept.clear()
-    return found
+    return variables
 
 
 def _copies(torch: Any, variables: Any, weights: list[Any]) -> Iterator[tuple[str, Any]]:

@@ -1,7 +1,12 @@
 """Events of CUDA: clock, copies, waits, captured graphs, the card in use.
 
-The host runs ahead: its clock at a step's end says when work was queued. An event there
-says when it finished, and is read once passed. Nothing waits for it before the window ends.
+The host runs ahead of the device: its clock at a step's end says when work was queued. An event
+recorded there says when that work was done. It is read once the device has passed it. To wait for
+it would let the device run dry and slow the very steps that are timed, so nothing waits before the
+window ends.
+
+Device times become the host's `perf_counter` by one event that both clocks read together while
+the card is idle; `advisor/analysis/device_time.py` says what the marks tell.
 """
 
 from __future__ import annotations
@@ -23,7 +28,7 @@ ANCHOR_S = 1.0
 """Torch tells the time between two events as float32 milliseconds: an hour apart they are exact
 to 0.25 ms, and a second apart to 0.1 us. So the event that others are timed from moves on."""
 COMPARED = 8
-"""Times that both clocks are read together."""
+"""Times that both clocks are read together: a busy host notices late, so the quickest counts."""
 GIB = 1024.0**3
 WAITS = ("item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__", "__index__")
 """Tensor methods that give numbers to the host."""
@@ -31,6 +36,8 @@ MOVES = ("to", "cuda")
 
 
 class DeviceClock:
+    """Times of the card's work on the host's clock, from events in its stream."""
+
     def __init__(self, session: Session, card: int) -> None:
         self._session = session
         self._cuda = session.torch.cuda
@@ -40,13 +47,19 @@ class DeviceClock:
         self._marked: dict[Any, float] = {}
         """Host time of the latest mark by source."""
         self._pending: deque[tuple[float, Any, Any, Any]] = deque()
-        """Marks to pass: host time, event, event before a copy, numbers for the log."""
+        """Marks that the device may not have passed, in order of queueing: host time, event, event
+        before a copy or None, and an event of the log whose numbers the device has yet to copy."""
         self._done = float("-inf")
         self._base, self._passed = self._compared()
 
     def mark(self, now: float, source: Any) -> None:
-        """Mark work queued by `now` (perf_counter) as a possible step end."""
-        latest = self._marked.get(source, float("-inf"))  # each may end steps
+        """Mark work queued by `now` (perf_counter) as a possible step end.
+
+        `source` is a module, an optimizer, a loader or a graph. Which of them ends the steps is
+        not known here, so each has marks of its own: were all kept apart from each other, a
+        frequent source would leave none for the one that counts.
+        """
+        latest = self._marked.get(source, float("-inf"))
         apart_s = RARELY_S if self._session.counting else APART_S
         if now - latest < apart_s or self._is_capturing():
             return
@@ -60,8 +73,8 @@ class DeviceClock:
 
         CUDA answers for the current card, and would open a context on it to do so.
         """
-        own = self._cuda.current_device() == self.card
-        return own and bool(self._cuda.is_current_stream_capturing())
+        is_current = self._cuda.current_device() == self.card
+        return is_current and bool(self._cuda.is_current_stream_capturing())
 
     def event(self) -> Any:
         event = self._cuda.Event(enable_timing=True)
@@ -69,11 +82,11 @@ class DeviceClock:
         return event
 
     def is_aside(self) -> bool:
-        """Return True in another stream than the model's."""
+        """Return True inside another stream than the model's, which takes nothing from it."""
         return bool(self._cuda.current_stream(self.card) != self._stream)
 
     def queue(self, host: float, before: Any = None, numbers: Any = None) -> None:
-        """Mark the work queued at `host`; a copy began at `before`."""
+        """Await the work queued by `host`: a copy after `before`, or `numbers` for the log."""
         self._pending.append((host, self.event(), before, numbers))
 
     def poll(self) -> None:
@@ -107,22 +120,22 @@ class DeviceClock:
     def _compared(self) -> tuple[Any, float]:
         """Compare one event of the idle card with host time."""
         self._cuda.synchronize(self.card)
-        found = []
+        readings = []
         for _ in range(COMPARED):
             before = clock()
             event = self.event()
             event.synchronize()
-            found.append((clock() - before, before, event))
-        _, before, event = min(found, key=lambda each: each[0])  # a busy host notices late
+            readings.append((clock() - before, before, event))
+        _, before, event = min(readings, key=lambda reading: reading[0])
         return event, before
 
 
-def watch_device(session: Session, own: int) -> None:
+def watch_device(session: Session, thread: int) -> None:
     """Record the device copies and waits of thread `own`."""
     tensor, cuda = session.torch.Tensor, session.torch.cuda
 
     def is_left_alone() -> bool:
-        return session.counting or session.reading or threading.get_ident() != own
+        return session.counting or session.reading or threading.get_ident() != thread
 
     def waiting(name: str, *, on_device: bool = True) -> Callable[..., Any]:
         def wait(original: Any, *args: Any, **kwargs: Any) -> Any:
@@ -200,11 +213,13 @@ def card_in_use(session: Session) -> int | None:
         return None
     modules = [entry.module() for entry in session.modules]
     devices = [
-        each.device for module in modules for each in module_facts.parameters(module)
+        parameter.device
+        for module in modules
+        for parameter in module_facts.parameters(module)
     ]
-    held = Counter(device.index or 0 for device in devices if device.type == "cuda")
-    if held:
-        return held.most_common(1)[0][0]
+    by_card = Counter(device.index or 0 for device in devices if device.type == "cuda")
+    if by_card:
+        return by_card.most_common(1)[0][0]
     return None if devices else int(torch.cuda.current_device())
 
 
@@ -231,7 +246,12 @@ CAPTURED = "_gpu_advisor_captured"
 
 
 def install(torch: Any, session: Session) -> None:
-    """Hook captures, which do no work, and replays."""
+    """Hook captures of CUDA graphs, which do no work, and replays, which call no hook.
+
+    While a graph is captured the program's calls run as ever and nothing is computed: their
+    events are kept aside. Each replay then does the work of all of them in one call from which
+    no module or optimizer is called, so it records those that end steps once more.
+    """
     graph: Any = torch.cuda.CUDAGraph
 
     @session.patches.wrap(graph, "capture_begin")

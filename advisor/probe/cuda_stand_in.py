@@ -289,7 +289,11 @@ class StandIn:
         return args, on_card
 
     def _side(self, place: Any) -> bool | None:
-        """Return True for the card, False for the host, None without a device."""
+        """Return True for the card, False for the host, None without a device.
+
+        Every tensor here is on the CPU, and so says `cpu` of itself. A program that copies the
+        device of a tensor to make another one mostly means the card.
+        """
         if isinstance(place, self._torch.Tensor):
             return self.holds(place)
         if isinstance(place, self._torch.device):  # a tensor's `cpu` mostly means the card

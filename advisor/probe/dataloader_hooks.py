@@ -1,4 +1,9 @@
-"""DataLoader hooks: construction, iteration and batches."""
+"""DataLoader hooks: construction, iteration and batches.
+
+Built tells the arguments and the line, iterated the settings in force for this pass, and each
+batch its items and the time that the program waited for it. A program that makes its loader anew
+for every epoch has one loader here: those of equal facts are the same.
+"""
 
 from __future__ import annotations
 
@@ -171,12 +176,12 @@ def _expected(batch: Any, length: int | None) -> float | None:
 
 def _arguments(loader: Any, batch: Any, **seen: Any) -> Facts:
     """Arguments of a DataLoader, as it holds them or as `seen`."""
-    found = {name: getattr(loader, name) for name in IN_FORCE if hasattr(loader, name)}
-    found.update(batch_size=batch, **seen)
-    if not found.get("num_workers"):
-        found["prefetch_factor"] = None
+    arguments = {name: getattr(loader, name) for name in IN_FORCE if hasattr(loader, name)}
+    arguments.update(batch_size=batch, **seen)
+    if not arguments.get("num_workers"):
+        arguments["prefetch_factor"] = None
     kinds = (bool, int, float, str, type(None))
-    return {name: value for name, value in found.items() if isinstance(value, kinds)}
+    return {name: value for name, value in arguments.items() if isinstance(value, kinds)}
 
 
 def begins(session: Session, iterator: Any, loader: Any) -> None:
@@ -226,28 +231,33 @@ def _length(dataset: Any) -> int | None:
 
 def items_of_a_pass(torch: Any, loader: Any) -> int | None:
     """Items of one pass, over all ranks; None for an endless one."""
-    held = _length(loader.dataset)
-    own = loader.batch_sampler
-    sampler = getattr(loader if own is None else own, "sampler", None)
+    dataset_items = _length(loader.dataset)
+    batch_sampler = loader.batch_sampler
+    sampler = getattr(loader if batch_sampler is None else batch_sampler, "sampler", None)
     if sampler is None or isinstance(loader.dataset, torch.utils.data.IterableDataset):
-        return held
+        return dataset_items
     drawn, ranks = _length(sampler), getattr(sampler, "num_replicas", 1)
     if drawn is None or not isinstance(ranks, int) or ranks < 2:
         return drawn
-    return drawn * ranks if held is None else min(drawn * ranks, held)  # some twice
+    # a distributed sampler draws some items twice, so that each rank has as many
+    return drawn * ranks if dataset_items is None else min(drawn * ranks, dataset_items)
 
 
 def _left_out(loader: Any, batch: Any) -> int | None:
     """Items of one pass dropped with the last batch."""
-    own = loader.batch_sampler
-    if not getattr(own, "drop_last", False):  # without batches nothing is dropped
+    batch_sampler = loader.batch_sampler
+    if not getattr(batch_sampler, "drop_last", False):  # without batches nothing is dropped
         return 0
-    length = _length(getattr(own, "sampler", ()))
+    length = _length(getattr(batch_sampler, "sampler", ()))
     return None if length is None or not isinstance(batch, int) else length % batch
 
 
 def _first_site(loader: Any, known: list[Facts]) -> str | None:
-    """Line of the program's loader of this data, where a library builds another."""
+    """Line of the program's loader of this data, where a library builds another.
+
+    Lightning and accelerate replace the user's loader by one of their own. The line that the
+    user can change is that of the first one over the same data.
+    """
     frame = call_sites.caller()
     if frame is None or not call_sites.installed(frame.f_code.co_filename):
         return None

@@ -43,17 +43,17 @@ State = dict[str, "tuple[str, Any]"]
 
 def read(roots: dict[str, Any]) -> State:
     """Read what the `roots` hold, each with its path."""
-    found: State = {}
+    state: State = {}
     for path, value, own in _walk(roots):
         generator = generator_state(value)
         if generator is not None:
-            found[path] = ("generator", generator)
+            state[path] = ("generator", generator)
         elif own and _is_plain(value):
             plain = value if isinstance(value, (bool, int, float)) else hash(value)
-            found[path] = ("value", plain)
+            state[path] = ("value", plain)
         elif own:
-            found.update(_facts(path, value))
-    return found
+            state.update(_facts(path, value))
+    return state
 
 
 def _walk(roots: dict[str, Any]) -> Iterator[tuple[str, Any, bool]]:
@@ -88,8 +88,8 @@ def settable(roots: dict[str, Any]) -> tuple[set[str], set[str]]:
         kind = type(value)
         if not own or not _is_own(kind) or kind.__module__.startswith(WRAPPERS):
             continue
-        making = {name for each in _methods(kind) for name in each.__code__.co_names}
-        making |= {each.__name__ for each in _methods(kind)}
+        making = {name for method in _methods(kind) for name in method.__code__.co_names}
+        making |= {method.__name__ for method in _methods(kind)}
         attributes |= making & {name for name, _, _ in _attributes(value, kind)}
         methods |= {
             name
@@ -230,24 +230,28 @@ def _parts(value: Any) -> Iterator[tuple[str, Any, bool]]:
 
 def _attributes(value: Any, kind: type) -> Iterator[tuple[str, Any, bool]]:
     """Attributes of an object, with what its class and its methods hold."""
-    own = _is_own(kind)
+    is_own = _is_own(kind)
     instance = getattr(value, "__dict__", None)
-    held = dict(instance) if isinstance(instance, dict) else {}
-    bases = [base for base in kind.__mro__ if own and _is_own(base)]
+    attributes = dict(instance) if isinstance(instance, dict) else {}
+    bases = [base for base in kind.__mro__ if is_own and _is_own(base)]
     for base in bases:
         for name, part in [] if base.__module__.startswith("torch") else vars(base).items():
             if isinstance(part, (bool, int, float, str)) and not name.startswith("__"):
-                held.setdefault(name, part)
+                attributes.setdefault(name, part)
             elif isinstance(part, types.MemberDescriptorType):  # a slot
-                held.setdefault(name, getattr(value, name, None))
+                attributes.setdefault(name, getattr(value, name, None))
             elif hasattr(type(part), "cache_info"):
-                held.setdefault(name, part)
-        held = {**dict(_containers(base)), **held}
+                attributes.setdefault(name, part)
+        attributes = {**dict(_containers(base)), **attributes}
     torchs = kind.__module__.startswith(WRAPPERS)
-    for name, part in held.items():
+    for name, part in attributes.items():
         if not torchs or not str(name).startswith("_") or _is_own(type(part)):
-            yield str(name), part, own  # what torch keeps to itself, it restores in workers
-    for function in _methods(kind) if own else ():
+            yield (
+                str(name),
+                part,
+                is_own,
+            )  # what torch keeps to itself, it restores in workers
+    for function in _methods(kind) if is_own else ():
         yield from _named(function)
 
 
@@ -260,24 +264,24 @@ def _containers(kind: type) -> Iterator[tuple[str, Any]]:
 
 def _methods(kind: type) -> list[types.FunctionType]:
     """Functions that make items, and methods of the class that they name."""
-    found: list[types.FunctionType] = []
+    methods: list[types.FunctionType] = []
     names = list(METHODS)
     for name in names:
         method = getattr(kind, name, None)
         if isinstance(method, types.FunctionType) and _written_here(method):
-            found.append(method)
+            methods.append(method)
             if len(names) < 4 * PLACES:
                 names.extend(each for each in method.__code__.co_names if each not in names)
-    return found
+    return methods
 
 
 def _named(function: Any) -> Iterator[tuple[str, Any, bool]]:
     """Variables outside a function of the program that its code names."""
     if not isinstance(function, types.FunctionType) or not _written_here(function):
         return
-    known = function.__globals__
+    variables = function.__globals__
     for name in _globals_of(function.__code__):
-        part = known.get(name)
+        part = variables.get(name)
         if isinstance(part, types.ModuleType):
             for inner in function.__code__.co_names if _is_written_here(part) else ():
                 if _may_hold(vars(part).get(inner)):

@@ -27,7 +27,11 @@ REBUILT_WITH_WORKERS = ("multiprocessing_context",)
 
 
 class Diagnosis:
-    """Profile of one of the next steps, then the loader alone."""
+    """Profile of one of the next steps, then the loader alone.
+
+    Both change what they look at, so neither may run before the rate stands: a profile slows
+    its step, and before the loader is run alone the program's own workers are shut down.
+    """
 
     def __init__(
         self, session: Session, command: dict[str, Any], stop: Callable[[Session], object]
@@ -140,7 +144,7 @@ def patience_s(seconds: float) -> float:
 
 
 def _rebuilt(torch: Any, loader: Any, workers: int, patience: float) -> Any:
-    data, own = torch.utils.data, loader.batch_sampler
+    data, batch_sampler = torch.utils.data, loader.batch_sampler
     options = {name: getattr(loader, name) for name in REBUILT}
     options["num_workers"] = workers
     if workers:
@@ -149,17 +153,21 @@ def _rebuilt(torch: Any, loader: Any, workers: int, patience: float) -> Any:
         options["prefetch_factor"] = loader.prefetch_factor or 2
     if isinstance(loader.dataset, data.IterableDataset):
         options.update(batch_size=loader.batch_size, drop_last=loader.drop_last)
-    elif own is None:
+    elif batch_sampler is None:
         options.update(batch_size=None, sampler=loader.sampler)
     else:
-        options["batch_sampler"] = own
+        options["batch_sampler"] = batch_sampler
     return data.DataLoader(loader.dataset, **options)
 
 
 def _drained(
     loader: Any, expected: float | None, workers: int, seconds: float
 ) -> dict[str, Any] | None:
-    """Units per second after warm-up, and what they cost; None of too few batches."""
+    """Units per second after warm-up, and what they cost; None of too few batches.
+
+    Warm-up is a batch of each worker: until then they start. `seconds` is the time measured
+    after it; `expected` the items asked for in a batch.
+    """
     counter = batches.Counter(expected)
     free_gib = host_costs.free_shm_gib()
     began = now = clock()

@@ -2,6 +2,10 @@
 
 An audit hook sees each file before Python opens, renames or removes it. What existed under
 the protected directory before the trial is refused untouched; what is new is listed.
+
+This is the last of three walls, for hosts on which the kernel offers neither an overlay nor
+Landlock. It holds a program that means no harm: what C code writes by itself passes unseen,
+but for the few libraries in SAVERS.
 """
 
 from __future__ import annotations

@@ -29,15 +29,15 @@ def cpu_s(pids: Sequence[int]) -> float | None:
 
 def own_gib(pids: Sequence[int]) -> float | None:
     """Most memory that one of `pids` shares with no other process."""
-    found = []
+    private_gib = []
     for pid in pids:
         try:
             with open(f"/proc/{pid}/smaps_rollup", encoding="utf-8") as file:
                 lines = [line.split() for line in file if line.startswith("Private_")]
         except OSError:
             return None
-        found.append(sum(int(words[1]) for words in lines) * 1024 / GIB)
-    return max(found) if found else None
+        private_gib.append(sum(int(words[1]) for words in lines) * 1024 / GIB)
+    return max(private_gib) if private_gib else None
 
 
 def free_shm_gib() -> float | None:

@@ -57,13 +57,19 @@ DESCRIBED = (
 
 
 def register(session: Session, module: Any) -> Module:
-    """Return a new module's entry, maybe of an alike one now gone."""
-    held = parameters(module)
-    name, size = type(module).__name__, sum(each.numel() for each in held)
-    gone = (each for each in session.modules if each.module() is None)  # if made anew
+    """Return a new module's entry, maybe that of an alike one now gone.
+
+    A program may make its modules anew for each step. One of the same class and size as one that
+    is gone takes over its entry, so that the calls of all of them are those of one network.
+    """
+    own_parameters = parameters(module)
+    name, size = type(module).__name__, sum(each.numel() for each in own_parameters)
+    gone = (each for each in session.modules if each.module() is None)
     entry = next((e for e in gone if (e.name, e.parameters) == (name, size)), None)
     if entry is None:
-        entry = Module(module, len(session.modules), size, _first_seen(session, held))
+        entry = Module(
+            module, len(session.modules), size, _first_seen(session, own_parameters)
+        )
         session.modules.append(entry)
         session.heavy_modules += bool(size)
         for act in session.on_module if size else ():
@@ -77,11 +83,11 @@ def register(session: Session, module: Any) -> Module:
 def _first_seen(session: Session, held: list[Any]) -> int:
     """Numbers in those of the parameters that no registered module had."""
     fresh = 0
-    for each in held:
-        known = session.parameters_by_id.get(id(each))
-        if known is None or known() is not each:
-            session.parameters_by_id[id(each)] = weakref.ref(each)
-            fresh += each.numel()
+    for parameter in held:
+        registered = session.parameters_by_id.get(id(parameter))
+        if registered is None or registered() is not parameter:
+            session.parameters_by_id[id(parameter)] = weakref.ref(parameter)
+            fresh += parameter.numel()
     return fresh
 
 
@@ -197,18 +203,18 @@ def flags(session: Session, module: Any, largest: Any) -> dict[str, Any]:
         "threads": lambda: int(torch.get_num_threads()),
     }
     if kind == "cuda":
-        held = batches.products_of(torch.nn, module)
-        reads["tf32"] = lambda: all_in_tf32(torch, held, largest.device)
+        products = batches.products_of(torch.nn, module)
+        reads["tf32"] = lambda: all_in_tf32(torch, products, largest.device)
         # convolutions
         if any(p.dim() > 2 and max(p.shape[2:]) > 1 for p in parameters(module)):
             reads["cudnn_benchmark"] = lambda: torch.backends.cudnn.benchmark
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, read in reads.items():
         try:
-            found[name] = read()
+            values[name] = read()
         except Exception as problem:
             session.note(f"{name} could not be read: {type(problem).__name__}: {problem}")
-    return found
+    return values
 
 
 NOTEWORTHY = 0.05
@@ -300,23 +306,23 @@ def record_numbers(session: Session, entry: Module, inputs: Any, items: float) -
         return
     args, kwargs = inputs
     beside = 1 - entry.counter.axis  # the batch lies along the other one
-    found: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
     given = {**dict(enumerate(args)), **kwargs}
     if len(given) == 1 and isinstance(next(iter(given.values())), dict):
         (given,) = given.values()  # a batch by names, as tokenizers make it
     for name, value in given.items():
         number = _first_number(value, items)
         if number is not None:
-            found[str(name)] = number
+            numbers[str(name)] = number
         row = _first_row(value)
         if row is not None:
-            found[f"{name}{ROW}"] = row
+            numbers[f"{name}{ROW}"] = row
         shape = getattr(value, "shape", ())
         if len(shape) > 1 and beside >= 0:
-            found[f"{name}{LENGTH}"] = int(shape[beside])
-    entry.numbered = bool(found)
-    event = ("numbers", entry.index, found)
-    if session.device is None or not any(map(batches.is_tensor, found.values())):
+            numbers[f"{name}{LENGTH}"] = int(shape[beside])
+    entry.numbered = bool(numbers)
+    event = ("numbers", entry.index, numbers)
+    if session.device is None or not any(map(batches.is_tensor, numbers.values())):
         session.recorder.add(read_numbers(event))
     else:
         session.device.queue(clock(), numbers=event)
@@ -325,10 +331,10 @@ def record_numbers(session: Session, entry: Module, inputs: Any, items: float) -
 def record_rows(session: Session, inputs: Any, items: float, end: float) -> None:
     """Record a number for each row of a call: whether it comes again tells what it is for."""
     args, kwargs = inputs
-    found = batches.rows([*args, kwargs], items)
-    session.rows_left -= len(found)
-    if found:
-        session.recorder.add(("rows", end, found))
+    rows = batches.rows([*args, kwargs], items)
+    session.rows_left -= len(rows)
+    if rows:
+        session.recorder.add(("rows", end, rows))
 
 
 def _first_number(value: Any, items: float) -> Any:
@@ -358,9 +364,9 @@ def _first_row(value: Any) -> int | None:
 
 def read_numbers(event: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the event with its tensors read."""
-    kind, index, found = event
+    kind, index, numbers = event
     plain = {
-        n: float(v.tolist()[0]) if hasattr(v, "tolist") else v for n, v in found.items()
+        n: float(v.tolist()[0]) if hasattr(v, "tolist") else v for n, v in numbers.items()
     }
     return kind, index, plain
 

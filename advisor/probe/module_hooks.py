@@ -1,7 +1,8 @@
 """Hooks of outermost module and compiled calls.
 
-Torch's global hook notices them. It costs at each module, so it is out while one runs. The
-hook of a call's end is on during the call, so that modules can be pickled and copied.
+Torch's global hook notices them. It costs at each module, of which a network has hundreds, so it
+is out while one of them runs. The hook that sees the end of a call is on that module during the
+call only: outside of it the module can be pickled, copied and scripted as ever.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ class Entrance:
         return call
 
     def reopen(self) -> None:
-        """Notice calls again, if recorded."""
+        """Notice calls again, if they are recorded and no thread is inside one."""
         if self.wanted and self._hook is not None and (self.shared or not self._inside):
             self._hooks[KEY] = self._hook
 
@@ -226,7 +227,11 @@ def compiling_of(torch: Any) -> Callable[[], bool]:
 
 
 def _enter(session: Session, module: Any) -> Module | None:
-    """Entry of a called module; None for a loss function beside a real network."""
+    """Entry of a called module; None for a loss function beside a real network.
+
+    An id comes back for another object once its module is gone, so the entry is asked whether
+    it still means this one.
+    """
     entry: Module | None = session.modules_by_id.get(id(module))
     if entry is None or entry.module() is not module:
         entry = module_facts.register(session, module)
@@ -267,7 +272,9 @@ def _leave(
 def shield_compiled(eval_frame: Any, session: Session) -> None:
     """Keep torch.compile from tracing the call hook.
 
-    Compiled code runs with the hook out; its module is observed from around the call.
+    A hook inside compiled code is a part of what is compiled: it would break the graph, and the
+    program would be measured slower than it is. So compiled code runs with the hook out, and its
+    module is observed from around the call.
     """
     context, optimized = eval_frame._TorchDynamoContext, eval_frame.OptimizedModule
     compile_it, call_it = context.__call__, optimized.__call__

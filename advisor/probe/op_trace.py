@@ -1,6 +1,7 @@
 """Profile of one whole step: floating-point operations, storages, memory by kind.
 
-A dispatch mode sees every operation below autograd; views and scalars cost nothing.
+A dispatch mode sees every operation below autograd, whatever the program calls them by; views and
+scalars cost nothing. It slows the step, so it is on after the window only.
 `advisor/prediction` says what the numbers cost on a card.
 """
 
@@ -127,8 +128,8 @@ class OpTrace:
             card.mark(outputs)
         for tensor in inputs:
             self._meet(tensor, made=False)
-        own = [tensor for tensor in outputs if self._meet(tensor, made=True)]
-        if not own and not func._schema.is_mutable:  # a view, or numbers
+        storages = [tensor for tensor in outputs if self._meet(tensor, made=True)]
+        if not storages and not func._schema.is_mutable:  # a view, or numbers
             return
         moved = sum(each.numel() * each.element_size() for each in (*inputs, *outputs))
         self._ops.append((kind, dtype, flops, moved, func.overloadpacket.__name__))

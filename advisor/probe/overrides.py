@@ -50,9 +50,13 @@ class Override:
         self.site: str | None = asked["site"]
         self.applied = 0
         self.why: str | None = None
+        """First reason why it could not be applied."""
         self.cost_s = 0.0
+        """Seconds of compilation, which no step pays again."""
         self.caution: str | None = None
+        """What the user has to know before writing it."""
         self.one_tensor: bool | None = None
+        """Every result of the module under autocast was a single tensor."""
 
     def apply(self, change: Callable[..., str | None], *args: Any) -> None:
         """Make a change, which may return why not."""
@@ -194,11 +198,11 @@ def _argument(torch: Any, override: Override, given: dict[str, Any]) -> str | No
 
 def _resized(given: dict[str, Any], batch: int) -> bool:
     """Set another batch size, if given."""
-    own: Any = given.get("batch_sampler")
-    if own is None and given.get("batch_size", 1) is not None:
+    batch_sampler: Any = given.get("batch_sampler")
+    if batch_sampler is None and given.get("batch_size", 1) is not None:
         given["batch_size"] = batch
-    elif isinstance(getattr(own, "batch_size", None), int):
-        own.batch_size = batch
+    elif isinstance(getattr(batch_sampler, "batch_size", None), int):
+        batch_sampler.batch_size = batch
     else:
         return False
     return True
@@ -339,7 +343,7 @@ def _tf32(torch: Any, override: Override, module: Any) -> None:
 
 PROCESS_WIDE = {"non_blocking": _non_blocking, "fused": _fused}
 ON_CARD = ("cudnn_benchmark", "tf32")
-"""Settings that do nothing elsewhere."""
+"""Refused where the model is not on a CUDA device: there they would do nothing."""
 MODULES: dict[str, Callable[[Any, Override, Any], str | None]] = {
     "autocast": _autocast,
     "channels_last": _channels_last,

@@ -29,8 +29,17 @@ SETTING_UP = 2
 """Batches or forwards while a program may still compile."""
 
 
+def nothing(*_: Any) -> None:
+    """Do nothing: stands where a hook is not in place."""
+
+
 class Recorder:
-    """Buffered writer of the event log."""
+    """Buffered writer of the event log.
+
+    A hook appends a tuple and returns. Turning events into text and writing them is left to
+    `flush`, some 20 times a second, so that a step of a fraction of a millisecond does not pay
+    for it with each of its events.
+    """
 
     def __init__(self, folder: str, pid: int, epoch: float) -> None:
         self._path = os.path.join(folder, f"events-{pid}.jsonl")
@@ -47,14 +56,15 @@ class Recorder:
         self.add(("clock", self._epoch))
 
     def flush(self) -> None:
+        """Write the events so far as one line; threads may go on appending meanwhile."""
         many = len(self._buffer)
         events = self._buffer[:many]
         del self._buffer[:many]  # what another thread appends meanwhile stays
         if not events:
             return
-        self.counts.update(each[0] for each in events)
-        ends = [each[2] for each in events if each[0] in STEPS]
-        items = [each[4] for each in events if each[0] in ("batch", "call")]
+        self.counts.update(event[0] for event in events)
+        ends = [event[2] for event in events if event[0] in STEPS]
+        items = [event[4] for event in events if event[0] in ("batch", "call")]
         if ends:
             self.last_time = ends[-1] + self._epoch
         if items:
@@ -68,7 +78,7 @@ class Recorder:
     def close(self) -> None:
         """Write what is there; record no more."""
         self.flush()
-        self.add = id  # takes an event and drops it
+        self.add = nothing
 
     def known_steps(self, built: bool = False) -> int:
         """Steps so far; of optimizers where they step, or one is `built`."""
@@ -78,8 +88,8 @@ class Recorder:
 
     def at_work(self) -> bool:
         """Return True once steps have begun."""
-        most = max(self.counts[kind] for kind in STEPS if kind != "step")
-        return self.counts["step"] > 0 or most > SETTING_UP
+        furthest = max(self.counts[kind] for kind in STEPS if kind != "step")
+        return self.counts["step"] > 0 or furthest > SETTING_UP
 
 
 def write_whole(path: str, text: str, flags: int) -> None:

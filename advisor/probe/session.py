@@ -10,7 +10,7 @@ import threading
 from typing import Any, Callable, NoReturn
 
 from .clocks import clock, monotonic, wall_time
-from .recorder import Recorder
+from .recorder import Recorder, nothing
 
 KEPT = 5
 """Errors and exceptions kept of one kind."""
@@ -23,7 +23,11 @@ SEEN = "_gpu_advisor_seen"
 
 
 class Patches:
-    """Changes to other modules, in order."""
+    """Changes to other modules, taken back in the reverse order.
+
+    A program, or a library beside us, may put its own function over ours. What is taken back
+    then would take theirs away, too, so a change is undone only where it still stands.
+    """
 
     def __init__(self) -> None:
         self._undo: list[Callable[[], object]] = []
@@ -34,7 +38,7 @@ class Patches:
         setattr(owner, name, value)
 
         def take_back() -> None:
-            if vars(owner).get(name) is value:  # else the program's own is over it
+            if vars(owner).get(name) is value:
                 restore(owner, name, held)
 
         self._undo.append(take_back)
@@ -90,12 +94,12 @@ class Session:
         self.patches = Patches()
         self.device_patches = Patches()
         """Hooks of copies and waits, out while steps are only counted."""
-        self.watch_device: Callable[[], object] = int
+        self.watch_device: Callable[[], object] = nothing
         """Puts them in, once the program uses CUDA."""
         self.overrides: list[Any] = []
         self.stand_in: Any = None
         """Card that the CPU stands in for, of a prediction."""
-        self.tick: Callable[[float], object] = float
+        self.tick: Callable[[float], object] = nothing
         """Periodic work, once torch is hooked."""
         self.leave: Callable[[int], NoReturn] = os._exit
         """os._exit before it was wrapped."""
@@ -251,7 +255,7 @@ class Session:
                 self.step_aside(problem)
 
     def fail(self, problem: BaseException) -> None:
-        """Record an error of an optional probe part."""
+        """Record an error of one part of the probe; the program and the other parts go on."""
         if len(self.errors) < KEPT:
             self.errors.append(text_of(problem)[-2000:])
 
@@ -262,6 +266,12 @@ class Session:
     def record_exception(
         self, problem: BaseException, where: str, items: float | None = None
     ) -> None:
+        """Record an exception that came out of the work, since the program may swallow it.
+
+        A program that catches an out-of-memory error and goes on with the next batch has lost
+        work and looks faster. `where` is the part of a step; `items` those of the batch that
+        was lost, the latest where they are not told.
+        """
         if self.diagnosis is not None:  # it raises its own
             return
         if SEEN in vars(problem):  # recorded as it was made; who caught it knows the place
@@ -271,10 +281,10 @@ class Session:
         seen = self.recorder.last_items if items is None else items
         facts = {"where": where, "time": self.now(), "items": seen}
         name, message = type(problem).__name__, str(problem)[:500]
-        found = {"type": name, "message": message, **facts}
-        vars(problem)[SEEN] = found  # some classes refuse new attributes
+        record = {"type": name, "message": message, **facts}
+        vars(problem)[SEEN] = record  # some classes refuse new attributes
         if len(self.swallowed) < KEPT:
-            self.swallowed.append(found)
+            self.swallowed.append(record)
 
     def note_exception(self, problem: BaseException) -> None:
         """Record the exception that ends the program."""

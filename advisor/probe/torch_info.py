@@ -48,9 +48,9 @@ def seconds(
 ) -> float:
     """Seconds of one call, by the fastest of several blocks."""
     times = 1
-    found: list[float] = []
+    call_s: list[float] = []
     call()
-    while len(found) < BLOCKS:
+    while len(call_s) < BLOCKS:
         wait()
         began = clock()
         for _ in range(times):
@@ -60,8 +60,8 @@ def seconds(
         if took < block_s:
             times *= 2
         else:
-            found.append(took / times)
-    return min(found)
+            call_s.append(took / times)
+    return min(call_s)
 
 
 def rates(torch: Any, device: str) -> dict[str, Any]:
@@ -99,13 +99,13 @@ def rates(torch: Any, device: str) -> dict[str, Any]:
 
 def cards() -> list[dict[str, Any]]:
     torch = importlib.import_module("torch")
-    found = []
+    cards_told = []
     for index in range(torch.cuda.device_count()):
         torch.cuda.set_device(index)
         facts = torch.cuda.get_device_properties(index)
         named = {"name": facts.name, "memory_gib": round(facts.total_memory / 1024**3, 2)}
-        found.append({**named, **rates(torch, f"cuda:{index}")})
-    return found
+        cards_told.append({**named, **rates(torch, f"cuda:{index}")})
+    return cards_told
 
 
 ANSWERS: dict[str, Callable[[], object]] = {"facts": facts, "cards": cards}

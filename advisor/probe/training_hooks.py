@@ -25,6 +25,7 @@ CHECKPOINTS = (
 
 
 def backwards(torch: Any, session: Session) -> None:
+    """Hook `autograd.backward`, which `Tensor.backward` calls, too."""
 
     @session.patches.wrap(torch.autograd, "backward")
     def backward(
@@ -59,7 +60,12 @@ def backwards(torch: Any, session: Session) -> None:
 
 
 def asked_for(torch: Any, session: Session) -> None:
-    """Hook `autograd.grad` and `torch.func` gradients."""
+    """Hook gradients that are asked for by name, by `autograd.grad` or `torch.func`.
+
+    A training may get its gradients this way and add them to its weights itself. So may others
+    for whom it is no training: guidance of a sampler, or forces of a simulation, ask for the
+    gradient of one input that is no parameter.
+    """
     compiling = compiling_of(torch)
 
     @session.patches.wrap(torch.autograd, "grad")
@@ -71,7 +77,7 @@ def asked_for(torch: Any, session: Session) -> None:
         end = clock()
         several = inputs if isinstance(inputs, (list, tuple)) else (inputs,)
         updates = any(isinstance(each, torch.nn.Parameter) for each in several)
-        if updates or len(several) > 1:  # one input: guidance or forces
+        if updates or len(several) > 1:
             session.entrance.used_by(session.thread, threading.get_ident())
             session.recorder.add(("gradient", enter, end))
             _may_end_step(session, "gradient", end)
@@ -141,6 +147,10 @@ def scaler(torch: Any, session: Session) -> None:
 
 
 def optimizers(torch: Any, session: Session) -> None:
+    """Hook the steps of torch's optimizers, and of all that are derived from them.
+
+    By torch's own hooks of every optimizer, as each class has a `step` of its own.
+    """
     module: Any = sys.modules["torch.optim.optimizer"]
     entered = 0.0
     fresh = itertools.count(1)
@@ -161,11 +171,11 @@ def optimizers(torch: Any, session: Session) -> None:
             return
         session.updates += 1
         session.entrance.used_by(session.thread, threading.get_ident())
-        held = vars(optimizer)
-        if NUMBER not in held:
-            held[NUMBER] = next(fresh)
+        attributes = vars(optimizer)
+        if NUMBER not in attributes:
+            attributes[NUMBER] = next(fresh)
             session.attempt(stepped, session, optimizer)
-        number = held[NUMBER]
+        number = attributes[NUMBER]
         session.attempt(work_facts.updated, session, optimizer, number)
         session.attempt(copied_weights.find, session, optimizer)
         session.recorder.add(("step", entered or end, end, number))

@@ -360,18 +360,18 @@ def _write(session: Session) -> None:
 def _of_workers(session: Session, name: str) -> Iterator[dict[str, Any]]:
     """What workers over a dataset of this name told, the first ones first."""
     start = f"worker-{session.pid}-"
-    own = [each for each in os.listdir(session.records) if each.startswith(start)]
-    found: list[tuple[float, str, dict[str, Any]]] = []
-    for each in own:
-        if each.endswith(".facts") and len(found) < 64:
+    files = [each for each in os.listdir(session.records) if each.startswith(start)]
+    told: list[tuple[float, str, dict[str, Any]]] = []
+    for each in files:
+        if each.endswith(".facts") and len(told) < 64:
             try:
                 path = os.path.join(session.records, each)
                 with open(path, encoding="utf-8") as file:
-                    found.append((os.stat(path).st_mtime, each, json.load(file)))
+                    told.append((os.stat(path).st_mtime, each, json.load(file)))
             except (OSError, ValueError):
                 continue
-    found.sort(key=lambda one: one[:2])
-    for _, _, facts in found:
+    told.sort(key=lambda one: one[:2])
+    for _, _, facts in told:
         if facts.pop("dataset", None) == name:
             yield facts
 
@@ -463,10 +463,10 @@ def asked_next(session: Session, iterator: Any) -> None:
 def _generators(session: Session) -> Any:
     """States of the generators that a network may draw from; a card's waits for nothing."""
     torch = session.torch
-    found = [torch.default_generator]
+    generators = [torch.default_generator]
     if torch.cuda.is_initialized():
-        found += torch.cuda.default_generators
-    return [zlib.crc32(bytes(each.get_state().tolist())) for each in found]
+        generators += torch.cuda.default_generators
+    return [zlib.crc32(bytes(each.get_state().tolist())) for each in generators]
 
 
 def ended(session: Session, iterator: Any) -> None:
@@ -521,13 +521,13 @@ def averages(torch: Any, session: Session) -> None:
 
 def settings_of(optimizer: Any) -> dict[str, float]:
     """Numbers of the first parameter group: momentum, betas, weight decay."""
-    found: dict[str, float] = {}
+    settings: dict[str, float] = {}
     for name, value in optimizer.param_groups[0].items():
         several = value if isinstance(value, (list, tuple)) else (value,)
         for at, each in enumerate(several if name not in ("params", "lr") else ()):
             if isinstance(each, (int, float)) and not isinstance(each, bool):
-                found[f"{name}[{at}]" if several is value else name] = float(each)
-    return found
+                settings[f"{name}[{at}]" if several is value else name] = float(each)
+    return settings
 
 
 def batch_statistics(session: Session) -> bool:
