@@ -26,7 +26,6 @@ import itertools
 import math
 import operator
 import statistics
-from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cache
 
@@ -64,9 +63,8 @@ Chosen above the farthest modes that `benchmarks.bounds` plays, 1.54 times apart
 than half the others' speed counts as collapsed."""
 PAIR_GAP_PER_SIGMA = 0.9539
 """Median distance of two normal draws, in standard deviations."""
-ANGLES = range(1 << 50)
-ANGLE = math.pi / 2 / len(ANGLES)
-"""Angles from zero to a right one, to look up quantiles."""
+HALVINGS = 50
+"""Halvings of a right angle, after which the angle of a quantile is known to 2e-15."""
 
 
 @cache
@@ -166,28 +164,28 @@ def comparison_interval(
     n = min(len(reference), len(candidate))
     if len(rounds[0]) >= FEWEST_PAIRS:
         ratios = list(map(operator.sub, rounds[1], rounds[0]))
-        found = walsh_interval(ratios, max(alpha, 2.0 ** -len(ratios)))
+        bounds = walsh_interval(ratios, max(alpha, 2.0 ** -len(ratios)))
     else:
         level = TWO_ROUNDS_ALPHA if n < FEWEST_TO_TELL_MODES else alpha
-        found = welch_interval(candidate, reference, level, sigma=sigma)
-    low, high = found.low, found.high
+        bounds = welch_interval(candidate, reference, level, sigma=sigma)
+    low, high = bounds.low, bounds.high
     if len(rounds[0]) < RANKED_BELOW:
         for those in (reference, (*reference, *before)):
             ranks = two_sample_interval(candidate, those, alpha, fewest=1)
             low, high = min(low, ranks.low), max(high, ranks.high)
     if n < FEWEST_TO_TELL_MODES:
         low, high = low - math.log(MODE), high + math.log(MODE)
-    return Interval(estimate=found.estimate, low=low, high=high, n=len(rounds[0]))
+    return Interval(estimate=bounds.estimate, low=low, high=high, n=len(rounds[0]))
 
 
 def estimate_inside(low: float, high: float, *estimates: float) -> float:
     """First estimate strictly inside the bounds, else their middle."""
-    found = (*estimates, (low + high) / 2)
-    return next((each for each in found if low < each < high), estimates[0])
+    candidates = (*estimates, (low + high) / 2)
+    return next((each for each in candidates if low < each < high), estimates[0])
 
 
 BY_LUCK = 4
-"""Fewer processes may agree by luck."""
+"""Fewer processes than this may agree by luck, and then tell too small a spread."""
 
 
 def noise_band(groups: Sequence[Sequence[float]]) -> float | None:
@@ -205,7 +203,7 @@ def noise_band(groups: Sequence[Sequence[float]]) -> float | None:
     if len(logs) > 1:
         means = [statistics.fmean(group) for group in logs]
         gap = statistics.median(abs(a - b) for a, b in itertools.combinations(means, 2))
-        few = 1 + 0.5 / len(logs)  # its bias
+        few = 1 + 0.5 / len(logs)  # the median of few gaps lies above that of many
         spreads.append(gap / PAIR_GAP_PER_SIGMA / few)
     return math.expm1(2 * max(spreads)) if spreads else None
 
@@ -235,11 +233,11 @@ def welch_interval(
     half = math.inf
     if min(sizes) > 1:
         parts = [_variance(each) / len(each) for each in (one, other)]
-        least = sigma**2 / 2 * sum(1 / n for n in sizes)
+        floor = sigma**2 / 2 * sum(1 / n for n in sizes)
         squares = sum(part**2 / (n - 1) for part, n in zip(parts, sizes, strict=True))
         degrees = sum(parts) ** 2 / squares if squares else sum(sizes) - 2
         half = _quantile_between(1 - alpha, max(degrees, min(sizes) - 1))
-        half *= math.sqrt(max(sum(parts), least))
+        half *= math.sqrt(max(sum(parts), floor))
     return Interval(estimate=mean, low=mean - half, high=mean + half, n=min(sizes))
 
 
@@ -270,15 +268,27 @@ def _quantile_between(probability: float, degrees: float) -> float:
 
 @cache
 def t_quantile(probability: float, degrees: int) -> float:
-    """Quantile of Student's t with `degrees` >= 1, for a probability in [0.5, 1)."""
-    theta = ANGLE * bisect_left(
-        ANGLES, probability, key=lambda n: _t_cdf(ANGLE * n, degrees)
-    )
-    return math.sqrt(degrees) * math.tan(theta)
+    """Quantile of Student's t with `degrees` >= 1, for a probability in [0.5, 1).
+
+    By bisection of the angle theta with t = sqrt(degrees) * tan(theta): all quantiles lie between
+    zero and a right angle, so no end of the search has to be guessed.
+    """
+    low, high = 0.0, math.pi / 2
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        if _t_cdf(middle, degrees) < probability:
+            low = middle
+        else:
+            high = middle
+    return math.sqrt(degrees) * math.tan(high)
 
 
 def _t_cdf(theta: float, degrees: int) -> float:
-    """P(T <= t) for tan(theta) = t / sqrt(degrees) >= 0, by finite sums."""
+    """P(T <= t) for tan(theta) = t / sqrt(degrees) >= 0.
+
+    By the finite sums for whole degrees of Abramowitz and Stegun, *Handbook of Mathematical
+    Functions*, 26.7.3 (odd) and 26.7.4 (even).
+    """
     cos2 = math.cos(theta) ** 2
     odd = degrees % 2
     term = math.cos(theta) if odd else 1.0

@@ -1,7 +1,11 @@
 """Comparison of variants in interleaved rounds, with intervals.
 
-The order flips with every counted round, so drift favours no arm. A contended round runs
-again as a whole: dropping one arm would favour it.
+A round runs every arm once, in fresh processes. The order flips with every counted round, so
+that a machine that becomes slower favours no arm. A round in which others used the machine runs
+again as a whole, in the same order: to repeat the slowed arm alone would favour it.
+
+Load only slows. That is used where quiet rounds are too few: a gain is at least what it is while
+the candidate was slowed, so the lower bound may rest on rounds that no upper bound can rest on.
 """
 
 import itertools
@@ -63,12 +67,12 @@ def interleaved(
             orders = itertools.chain([order for order, _ in wave], orders)
             continue
         again = []
-        for (order, number), found in zip(wave, runs, strict=True):
-            if any(map(failed, found.values())):
-                yield Round(number=number, runs=found, failed=True)
+        for (order, number), runs_by_arm in zip(wave, runs, strict=True):
+            if any(map(failed, runs_by_arm.values())):
+                yield Round(number=number, runs=runs_by_arm, failed=True)
                 return
-            reason = contended(found)
-            yield Round(number=number, runs=found, contended=reason)
+            reason = contended(runs_by_arm)
+            yield Round(number=number, runs=runs_by_arm, contended=reason)
             if reason is not None:
                 again.append(order)
         if again:
@@ -80,16 +84,18 @@ __all__ = ["AFTER", "BEFORE", "Comparison"]
 ALIKE = 0.25
 """Largest load difference of equally contended arms, in CPUs or as a share."""
 FEWEST = 2
-"""Rounds that an interval needs; runs that tell a speed."""
+"""Rounds that an interval needs, and runs that tell a speed."""
 WON = 4
-"""Rounds that, all won, make a gain likely."""
+"""Rounds that, all won, make a gain likely: of equal arms one in 16 tests wins four."""
 COLLAPSED = 2.0
 """A run collapsed if the others of its arm are so many times as fast."""
 MOST_COLLAPSED = 4
 """Most collapsed runs of an arm that add rounds; more are no accident."""
 
-PROBE_MARGIN, MOST_OURS = 2.0, 0.5
-"""A hook costs up to twice its own measure; no more of a gain is doubted."""
+PROBE_MARGIN = 2.0
+"""True cost of the hooks over the cost that they measure of themselves, at most."""
+MOST_OURS = 0.5
+"""Largest share of a gain that is put down to the probe."""
 
 WIDEST = 300.0
 """Largest log gain: a few rounds that differ wildly bound nothing."""
@@ -208,23 +214,23 @@ class Comparison:
         ]
 
     def interval(self, objective: Objective, arm: str = AFTER) -> Interval | None:
-        """Gain of `arm` over the first variant.
+        """Gain of `arm` over the first variant, 1.0 for none.
 
         The estimate is the ratio of median scores, if inside. Bounds cover the first
         variant's drift since its baselines. None below two rounds or after a failure.
         """
-        found = self._paired(objective, arm)
-        if found is None:
+        bounds = self._paired(objective, arm)
+        if bounds is None:
             return None
         typical = self._typical(objective, arm)
         ratio = objective.metric.gain(
             self._typical(objective, self.ab_test.names[0]), typical
         )
-        gains = [stats.estimate_inside(found.low, found.high, ratio, found.estimate)]
-        if outside := self._drift(objective, found):
+        gains = [stats.estimate_inside(bounds.low, bounds.high, ratio, bounds.estimate)]
+        if outside := self._drift(objective, bounds):
             gains.append(objective.metric.gain(outside, typical))
-        low, high = min(found.low, *gains), max(found.high, *gains)
-        return replace(found, estimate=gains[0], low=low, high=high)
+        low, high = min(bounds.low, *gains), max(bounds.high, *gains)
+        return replace(bounds, estimate=gains[0], low=low, high=high)
 
     def _paired(self, objective: Objective, arm: str) -> Interval | None:
         """Bounds of the rounds alone, as gains.
@@ -281,7 +287,7 @@ class Comparison:
     def _typical(self, objective: Objective, arm: str) -> float:
         return statistics.median(objective.score(run) for run in self.runs(arm))
 
-    def _drift(self, objective: Objective, found: Interval) -> float | None:
+    def _drift(self, objective: Objective, bounds: Interval) -> float | None:
         """First variant's score outside the rounds, if farther off than `found` is wide."""
         if len(self.outside) < FEWEST:
             return None
@@ -289,13 +295,13 @@ class Comparison:
         change = objective.metric.gain(
             self._typical(objective, self.ab_test.names[0]), outside
         )
-        half = (math.log(found.high) - math.log(found.low)) / 2
+        half = (math.log(bounds.high) - math.log(bounds.low)) / 2
         return outside if abs(math.log(change)) > half else None
 
     def drift_note(self, objective: Objective, unit: str) -> str | None:
         """Sentence on the first variant's drift, in `unit` (`samples/s`)."""
-        found = self._paired(objective, AFTER)
-        outside = found and self._drift(objective, found)
+        bounds = self._paired(objective, AFTER)
+        outside = bounds and self._drift(objective, bounds)
         if not outside:
             return None
         inside = self._typical(objective, self.ab_test.names[0])
@@ -307,12 +313,12 @@ class Comparison:
 
     def is_likely(self, objective: Objective, smallest_gain: float) -> bool:
         """True for a likely but unproven gain."""
-        found = self.interval(objective)
-        if found is None or self.proven(objective, smallest_gain):
+        gain = self.interval(objective)
+        if gain is None or self.proven(objective, smallest_gain):
             return False
         ratios = self.log_gains(objective, AFTER, self.counted)
         won = len(ratios) >= WON and min(ratios) > 0
-        return (found.low > 1 or won) and found.estimate > 1
+        return (gain.low > 1 or won) and gain.estimate > 1
 
     def proven(self, objective: Objective, smallest_gain: float) -> bool:
         """True if the rounds prove a sufficient gain.
@@ -320,11 +326,11 @@ class Comparison:
         All evidence of the call and the mean of all runs must show a gain: a faster
         variant that sometimes collapses may do less work in the end.
         """
-        rounds, found = self._paired(objective, AFTER), self.interval(objective)
+        rounds, gain = self._paired(objective, AFTER), self.interval(objective)
         if (
             rounds is None
-            or found is None
-            or found.low <= 1
+            or gain is None
+            or gain.low <= 1
             or rounds.low <= 1 + smallest_gain
         ):
             return False
@@ -353,8 +359,8 @@ def chained(parts: Sequence[Comparison], objective: Objective) -> Interval | Non
     Rounds of different steps are independent, so the distances of the bounds add as the sides
     of a right angle do (Zou and Donner, *Statistics in Medicine* 27, 2008).
     """
-    each = [part.interval(objective) for part in parts]
-    steps = [step for step in each if step is not None]
+    intervals = [part.interval(objective) for part in parts]
+    steps = [step for step in intervals if step is not None]
     if not parts or len(steps) < len(parts):
         return None
     if len(steps) == 1:
@@ -367,8 +373,8 @@ def chained(parts: Sequence[Comparison], objective: Objective) -> Interval | Non
         for bounds in ([step.low for step in steps], [step.high for step in steps])
     )
     whole, rounds = sum(logs), min(step.n for step in steps)
-    found = Interval(estimate=whole, low=whole - below, high=whole + above, n=rounds)
-    return as_gains(found)
+    log_gain = Interval(estimate=whole, low=whole - below, high=whole + above, n=rounds)
+    return as_gains(log_gain)
 
 
 def collapsed(rates: Sequence[float]) -> int:
@@ -386,10 +392,10 @@ def rounds_wanted(planned: int, runs: Mapping[str, Sequence[float]]) -> int:
     At least `planned`: one collapsed run decides six rounds. Only the worse arm's number
     of collapses is used, so bounds hold as if fixed before.
     """
-    most = max(collapsed(rates) for rates in runs.values())
-    if not most or most > MOST_COLLAPSED:
+    collapses = max(collapsed(rates) for rates in runs.values())
+    if not collapses or collapses > MOST_COLLAPSED:
         return planned
-    return max(planned, stats.pairs_that_outlive(most))
+    return max(planned, stats.pairs_that_outlive(collapses))
 
 
 def alike(runs: Mapping[str, TrialResult]) -> bool:
@@ -401,10 +407,10 @@ def alike(runs: Mapping[str, TrialResult]) -> bool:
 
 def loads_alike(others_cpus: Sequence[float | None]) -> bool:
     """True if loads are nearly equal, and none is unknown."""
-    held = [cpus for cpus in others_cpus if cpus is not None]
-    if not held or len(held) < len(others_cpus):
+    loads = [cpus for cpus in others_cpus if cpus is not None]
+    if not loads or len(loads) < len(others_cpus):
         return False
-    return max(held) - min(held) <= max(ALIKE, ALIKE * max(held))
+    return max(loads) - min(loads) <= max(ALIKE, ALIKE * max(loads))
 
 
 def is_watched(runs: Mapping[str, TrialResult]) -> bool:
@@ -429,8 +435,8 @@ def contended_arms(runs: Mapping[str, TrialResult], *, watched: bool = False) ->
 def neighbours(runs: Sequence[Run]) -> tuple[Neighbour, ...]:
     """Programs beside `runs` with their highest load, busiest first."""
     beside = (other for run in runs for other in run.disturbance.who)
-    most = {other.name: other for other in sorted(beside, key=lambda other: other.cpus)}
-    return tuple(sorted(most.values(), key=lambda other: -other.cpus))
+    busiest = {other.name: other for other in sorted(beside, key=lambda other: other.cpus)}
+    return tuple(sorted(busiest.values(), key=lambda other: -other.cpus))
 
 
 TOLERANCE = 0.05
@@ -443,12 +449,12 @@ def work_differences(first: Sequence[Run], other: Sequence[Run]) -> list[str]:
     Empty if equal. Only what all of a variant's runs agree on counts: inputs of changing
     length, or a figure that one run lacks, are no difference.
     """
-    found = []
+    sentences = []
     for name, read in FACTS.items():
         old, new = _constant(first, read), _constant(other, read)
         if old is not None and new is not None and not _same(old, new):
-            found.append(f"{name}: {_shown(old)} against {_shown(new)}")
-    return found
+            sentences.append(f"{name}: {_shown(old)} against {_shown(new)}")
+    return sentences
 
 
 FACTS: dict[str, Callable[[Run], object | None]] = {

@@ -1,4 +1,11 @@
-"""Executor of requests: kept runs first, then processes."""
+"""Executor of requests: kept runs first, then processes.
+
+The tuner is pure: the same results lead to the same next request. A run is written to the
+history before the tuner sees it. Together that is all there is to resuming: a call that was killed
+is simply made again, asks for the same trials, and has the finished ones answered from the history.
+Rounds of a comparison are the exception. Their speeds are only worth something beside each other,
+so each has a key of its own series, and one from an earlier call is never taken.
+"""
 
 from __future__ import annotations
 
@@ -37,15 +44,15 @@ from advisor.model import Failure, Interval, Run, Trial
 from advisor.objective import THROUGHPUT
 
 LATE_S = 2.0
-"""Grace of a process beyond the budget; reports come at most 5 s late."""
+"""Seconds that a process may take beyond the budget; reports come at most 5 s late."""
 LATE_GUESS = 3.0
-"""A trial run ahead ends after so many times its expected time."""
+"""A trial run ahead ends after so many times its expected time: nobody asked for it yet."""
 MOST_TIMES = 2
-"""A test has at most so many times its planned rounds."""
+"""A test has at most so many times its planned rounds, contended ones included."""
 UNTIMED = {"quality", "effects"}
 """Purposes for which a run's speed does not matter."""
 EXPENSIVE = 0.05
-"""A process that takes more of the budget is not repeated: its rounds will be."""
+"""Share of the budget beyond which a contended process is not repeated: its rounds will be."""
 
 
 class Listener(Protocol):
@@ -118,15 +125,22 @@ class Executor:
 
         This shows programs that choose their card, unequal cards, and too few CPUs.
         """
-        held = self.engine.equal_gpus
-        if not held:
+        equal_cards = self.engine.equal_gpus
+        if not equal_cards:
             return
         left_s = self.budget.remaining_s
-        begun = [self._begin(request, *self._build(request), left_s) for _ in (None, *held)]
+        begun = [
+            self._begin(request, *self._build(request), left_s)
+            for _ in (None, *equal_cards)
+        ]
         (first,), *others = self._run_all([[each] for each in begun])
         self._ahead[first.key] = first
         if all(
-            map(partial(is_equal, self._baselines()[0]), itertools.chain(*others), held)
+            map(
+                partial(is_equal, self._baselines()[0]),
+                itertools.chain(*others),
+                equal_cards,
+            )
         ):
             self.cards = len(begun)
             self.listener.note(
@@ -183,17 +197,22 @@ class Executor:
         return self.patient and answer.run.wall_s <= EXPENSIVE * self.budget.total_s
 
     def compare(self, ab_test: ABTest) -> Comparison:
+        """Run the rounds of a test, which baselines of this call stand beside.
+
+        They are runs of the original from before the rounds. Where the machine has changed its
+        speed since, they differ from its runs in the rounds, and widen the bounds of the gain.
+        """
         from_original = ab_test.before == Variant() and ab_test.purpose not in UNTIMED
         baselines = self._baselines() if from_original else []
         outside = tuple(run for run in baselines if not contended(run))
-        found = replace(_Rounds(executor=self, ab_test=ab_test).all(), outside=outside)
-        self.comparisons.append(found)
-        return found
+        comparison = replace(_Rounds(executor=self, ab_test=ab_test).all(), outside=outside)
+        self.comparisons.append(comparison)
+        return comparison
 
     def _baselines(self) -> list[Run]:
         """This call's baseline runs outside any test."""
-        found = (a for a in self.attempts if a.request.purpose == "baseline")
-        return [a.run for a in found if a.run and not a.reused and not a.repeated]
+        attempts = (a for a in self.attempts if a.request.purpose == "baseline")
+        return [a.run for a in attempts if a.run and not a.reused and not a.repeated]
 
     def run_once(self, request: TrialRequest) -> TrialResult | SkippedRun:
         """Run `request`, or take a kept result; a lost node is replaced."""
@@ -359,7 +378,7 @@ class _Begun:
 
 
 class _SpentError(Exception):
-    """Signal that the next process exceeds the budget."""
+    """The next process would exceed the budget: the comparison ends with the rounds it has."""
 
 
 @dataclass(kw_only=True)
@@ -410,10 +429,10 @@ class _Rounds:
 
     def _tell(self) -> None:
         """Tell the listener how far the comparison is."""
-        found, test = self._comparison(), self.ab_test
+        comparison, test = self._comparison(), self.ab_test
         last = test.names[-1]
-        gain = None if test.purpose == "quality" else found.interval(THROUGHPUT, last)
-        counted = len(found.counted)
+        gain = None if test.purpose == "quality" else comparison.interval(THROUGHPUT, last)
+        counted = len(comparison.counted)
         self.executor.listener.round_done(
             counted, test.rounds, test.after.label, gain if counted > 1 else None
         )
@@ -438,13 +457,13 @@ class _Rounds:
                 {arm: self._taken(arm, a) for (arm, _), a in zip(turns, got, strict=False)}
                 for turns, got in zip(rounds, answers, strict=True)
             ]
-        found: dict[str, TrialResult] = {}
+        results: dict[str, TrialResult] = {}
         for arm, number in rounds[0]:
             request = self._request(arm, number)
-            found[arm] = self._taken(arm, self.executor.run_rounds([[request]])[0][0])
-            if found[arm].run is None:
+            results[arm] = self._taken(arm, self.executor.run_rounds([[request]])[0][0])
+            if results[arm].run is None:
                 break
-        return [found]
+        return [results]
 
     def _taken(self, arm: str, answer: TrialResult | SkippedRun) -> TrialResult:
         """Result, which tells what its arm's next process takes."""
@@ -472,7 +491,12 @@ class _Rounds:
         return max(0, min(wanted - len(quiet), MOST_TIMES * wanted - len(self.rounds)))
 
     def _wanted(self, quiet: Sequence[Round]) -> int:
-        """Rounds to be had; a confirmation may add some."""
+        """Rounds to be had; a confirmation may add some.
+
+        It spends what the budget leaves, up to the test's `max_rounds`, since more rounds narrow
+        the bounds. If runs collapsed, it first buys the rounds that outlive them: else one stray
+        run decides a test of six rounds.
+        """
         test = self.ab_test
         if test.purpose != "confirm":
             return test.rounds
@@ -480,8 +504,8 @@ class _Rounds:
         left_s = self.executor.budget.remaining_s
         fit = len(quiet) + int(left_s / max(sum(self.took_s.values()), 1e-9))
         outlive = rounds_wanted(test.rounds, rates)
-        most = outlive if outlive <= fit else test.rounds
-        return max(most, min(test.max_rounds, fit))
+        enough = outlive if outlive <= fit else test.rounds
+        return max(enough, min(test.max_rounds, fit))
 
 
 def is_equal(original: Run, other: _Begun, uuid: str) -> bool:

@@ -1,4 +1,10 @@
-"""Cache of runs of one program on one machine."""
+"""Cache of runs of one program on one machine.
+
+A run of an earlier call may stand for one of this call if it was not disturbed, is younger than
+MAX_AGE_S, and the original runs as fast as it did then. The last is only known after the first
+baseline, so those of earlier calls are compared with it before any other run is taken: a
+machine that got slower overnight would else make every kept candidate look better.
+"""
 
 import statistics
 from collections.abc import Sequence
@@ -10,6 +16,7 @@ from advisor.history import History, trial_key
 from advisor.model import Failure, Run, Trial
 
 MAX_AGE_S = 7 * 24 * 3600.0
+"""Oldest run of an earlier call that is taken: a week."""
 LASTING = {"gpu-oom", "shm", "config-rejected", "crash-import", "crash-start", "crash-step"}
 """Failures that would recur; others (a time-out, a kill) may be the machine's."""
 OF_THE_DAY = {"gpu-oom", "shm"}
@@ -46,10 +53,12 @@ class RunCache:
     def find(self, key: str, *, earlier_calls: bool = True) -> Run | Failure | None:
         """Find the newest result of `key` that may replace a run."""
         call_s = clock.now() - self.since
-        own = self.history.find(key, self.machine_key, max_age_s=call_s)
-        found = next(filter(_usable, own), None)
-        if found is not None or not (earlier_calls and self.trusted and not self.set_aside):
-            return found
+        of_this_call = self.history.find(key, self.machine_key, max_age_s=call_s)
+        newest = next(filter(_usable, of_this_call), None)
+        if newest is not None or not (
+            earlier_calls and self.trusted and not self.set_aside
+        ):
+            return newest
         kept = self.history.find(
             key, self.machine_key, max_age_s=MAX_AGE_S, min_age_s=call_s
         )

@@ -2,6 +2,14 @@
 
 A pair gives d = ln(rate of base / rate of head); `threshold` is tau = -ln(1 - threshold).
 Bounds assume d independent (the serial test guards) and symmetric (random order in pairs).
+
+A test that looks again after each pair, and stops once it likes what it sees, is wrong far more
+often than each look by itself. So there are five looks, and each may spend a part of the allowed
+error. The parts add up to the whole, which bounds the error however much the looks depend on each
+other (Bonferroni); a boundary that uses their dependence would need a model of the noise.
+
+A look has no state: all earlier ones are replayed from the pairs. The answer is therefore the same
+whenever it is asked, and anyone can recompute it from the record.
 """
 
 import itertools
@@ -28,12 +36,25 @@ SPENT: dict[int, dict[Outcome, float]] = {
     17: {"pass": 0.033, "regression": 0.03},
     24: {"pass": 0.232, "regression": 0.87},
 }
-"""Shares of ALPHA by number of pairs that allow a verdict."""
+"""Shares of ALPHA by number of pairs that allow a verdict; each column adds up to 1.
+
+A pass may fall after five pairs, the usual end of a harmless change: five pairs have bounds at a
+level of 1/32 and not below, which is 0.625 of ALPHA. A regression may not fall before twelve: with
+nine, a base that has a slow mode of its own turned heads red too often. Most of its error is kept
+for the last look, which has most pairs to prove with. A single stray run does not keep a pass from
+falling at 17 pairs; one that speaks against a regression keeps that from it.
+
+Chosen by `python -m benchmarks.gate_error_rates`; record: benchmarks/results/gate-cpu2.md.
+"""
 LOOKS = tuple(SPENT)
 EVIDENT = math.log(1.5)
-"""A slowdown is evident if each pair exceeds the threshold by this and the spread."""
+"""A slowdown is evident if each pair exceeds the threshold by this and the spread.
+
+Judgement: no chance is claimed for this rule. It is wrong only where a slow mode of that size
+falls on head in every pair; one in a third of head's runs does so in 0.4 % of gates of five pairs.
+"""
 SERIAL_LIMIT = 1.645
-"""Largest z of the serial test for a verdict; chance exceeds it once in 20."""
+"""Largest z of the serial test for a verdict: the normal's 95 % point, so 1 chance in 20."""
 CORRELATED = "consecutive pairs are alike, so they are not independent"
 
 
@@ -180,15 +201,19 @@ class _Sample:
 
     def regresses(self, level: float) -> bool:
         """Slowdown evident, or proven too large."""
-        least, most = min(self.values), max(self.values)
-        if least - self.tau > max(EVIDENT, most - least):
+        smallest, largest = min(self.values), max(self.values)
+        if smallest - self.tau > max(EVIDENT, largest - smallest):
             return True
         bounds = stats.walsh_interval(self.values, level)
         proven = bounds.low > self.tau < statistics.fmean(self.values)
         return proven and self._independent()
 
     def _independent(self) -> bool:
-        """True if correlation is absent or small."""
+        """True if correlation is absent, or too small to matter.
+
+        Where all pairs lie farther from the threshold than from each other, no dependence among
+        them could have brought them there.
+        """
         sides = [value - self.tau for value in self.values]
         apart = max(sides) - min(sides)
         if min(sides) > apart or max(sides) < -apart:
@@ -200,20 +225,29 @@ class _Sample:
 def _regressions(
     ready: Mapping[Key, _Sample], decided: Mapping[Key, Judgement], workloads: int
 ) -> dict[Key, Judgement]:
-    """Holm's step-down: every proof makes the next cheaper. A pass needs none."""
+    """Regressions that this look proves, with those proven before as `decided`.
+
+    Ten workloads are ten chances of a false alarm, so each is held to a tenth of the level. Once
+    one is proven, only the others can still be false, and the next needs a ninth: Holm's
+    step-down. A pass needs no such correction, since the gate passes only if every workload does.
+    """
     already = sum(each.outcome == "regression" for each in decided.values())
-    found: dict[Key, Judgement] = {}
+    regressions: dict[Key, Judgement] = {}
     while True:
         proven = {}
         for key, sample in ready.items():
             spent = level(len(sample.values), "regression")
-            allowed = spent / max(1, workloads - already - len(found))
-            if key not in found and sample.regresses(allowed):
-                shown = allowed or level(len(sample.values), "pass")  # evident by itself
-                proven[key] = _judgement("regression", sample.values, shown, shown)
+            allowed = spent / max(1, workloads - already - len(regressions))
+            if key not in regressions and sample.regresses(allowed):
+                decided_at = allowed or level(
+                    len(sample.values), "pass"
+                )  # evident by itself
+                proven[key] = _judgement(
+                    "regression", sample.values, decided_at, decided_at
+                )
         if not proven:
-            return found
-        found |= proven
+            return regressions
+        regressions |= proven
 
 
 def _judgement(

@@ -192,18 +192,22 @@ def _listening(port: int) -> Iterator[str]:
 
 def _sockets_of_program() -> set[str]:
     """Return the inodes of all sockets that the program's processes hold open."""
-    found: set[str] = set()
+    inodes: set[str] = set()
     for name in filter(str.isdecimal, os.listdir(kernel.proc(""))):
         with contextlib.suppress(OSError):
             if _is_inside(int(name)) and int(name) != os.getpid():
                 folder = kernel.proc(f"{name}/fd")
                 links = (os.readlink(f"{folder}/{each}") for each in os.listdir(folder))
-                found |= {link[8:-1] for link in links if link.startswith("socket:[")}
-    return found
+                inodes |= {link[8:-1] for link in links if link.startswith("socket:[")}
+    return inodes
 
 
 def _connect(number: int, address: bytes) -> None:
-    """Connect an open socket, for a short time. Raises OSError."""
+    """Connect an open socket, for a short time. Raises OSError.
+
+    A server that accepts nothing keeps its caller waiting. Here that would be the supervisor, and
+    with it every other call that it decides on; so a timer interrupts the attempt.
+    """
     before = signal.signal(signal.SIGALRM, lambda *_: None)
     signal.setitimer(signal.ITIMER_REAL, CONNECT_LIMIT_S)
     try:
@@ -243,17 +247,17 @@ def others(*, signals: bool) -> tuple[Call, ...]:
         return None if pid != -1 and _is_inside(abs(pid)) else errno.EPERM
 
     elsewhere = (Test(0, 0, differs=True),)
-    found = [Call(*numbers, act=on_process(0), tests=elsewhere) for numbers in SCHEDULING]
-    found += [
+    calls = [Call(*numbers, act=on_process(0), tests=elsewhere) for numbers in SCHEDULING]
+    calls += [
         Call(141, 140, act=on_several(0), tests=(Test(1, 0, differs=True),)),  # setpriority
         Call(141, 140, act=on_several(0), tests=(Test(0, 2),)),  # all of this user
         Call(251, 30, act=on_several(1), tests=(Test(1, 0, differs=True),)),  # ioprio_set
         Call(251, 30, act=on_several(1), tests=(Test(0, 3),)),
     ]
     if signals:
-        found.append(Call(62, 129, act=signalled, tests=elsewhere))  # kill
-        found += [Call(*numbers, act=on_process(0)) for numbers in SIGNALS]
-    return tuple(found)
+        calls.append(Call(62, 129, act=signalled, tests=elsewhere))  # kill
+        calls += [Call(*numbers, act=on_process(0)) for numbers in SIGNALS]
+    return tuple(calls)
 
 
 SCHEDULING = (
@@ -544,7 +548,11 @@ def _require_same_rights(pid: int) -> None:
 
 
 def _is_inside(thread: int) -> bool:
-    """Return True for a process or thread below this supervisor."""
+    """Return True for a process or thread below this supervisor. Raises OSError.
+
+    By the chain of parents. A process whose parent ended moves up to the supervisor, which has
+    asked the kernel for its orphans, and so stays inside.
+    """
     mine, pid = os.getpid(), thread
     while pid > 1:
         with open(kernel.proc(f"{pid}/stat"), encoding="utf-8", errors="replace") as file:

@@ -1,4 +1,9 @@
-"""Changes of a trial, from its overlay layers."""
+"""Changes of a trial, from its overlay layers.
+
+A layer holds just what the program wrote, so its changes are known exactly and for nothing:
+neither the user's files nor the time of a write have to be looked at. A file in it that is equal
+to the one below was touched and not changed, as overlays copy a file once it is opened to write.
+"""
 
 import contextlib
 import os
@@ -36,25 +41,27 @@ def changes(
     A layer is (path below, folder). Descriptors: `kept`: folder of all; `host`: real root.
     """
     kinds = ("created", "changed", "removed", "written_at", "results")
-    found: dict[str, list[Any]] = {kind: [] for kind in kinds}
+    by_kind: dict[str, list[Any]] = {kind: [] for kind in kinds}
     for path, upper in layers:
         place = path.rstrip("/")
         for name, old, new in _differences(kept, upper, host, place):
             gone = _is_whiteout(new)
             kind = "removed" if gone else "created" if old is None else "changed"
-            if len(found[kind]) < LISTED_LIMIT:
-                found[kind].append(name)
+            if len(by_kind[kind]) < LISTED_LIMIT:
+                by_kind[kind].append(name)
             if gone or not is_product(name, new):
                 continue
-            found["written_at"].append(round(new.st_mtime, 3))
+            by_kind["written_at"].append(round(new.st_mtime, 3))
             begun = old is None or new.st_size < old.st_size  # it holds no earlier items
-            if begun and holds_items(name, new) and len(found["results"]) < RESULTS_LIMIT:
-                copy = os.path.join(copies, f"result{len(found['results'])}")
+            if begun and holds_items(name, new) and len(by_kind["results"]) < RESULTS_LIMIT:
+                copy = os.path.join(copies, f"result{len(by_kind['results'])}")
                 lower = f"{upper}{name.removeprefix(place)}"
                 result = {"path": name, "copy": copy, "written_at": new.st_mtime}
-                found["results"] += [result] if _copied(kept, lower, copy) else []
-    found["written_at"] = sorted(found["written_at"])[:COUNTED_LIMIT]
-    return found | {kind: sorted(found[kind]) for kind in ("created", "changed", "removed")}
+                by_kind["results"] += [result] if _copied(kept, lower, copy) else []
+    by_kind["written_at"] = sorted(by_kind["written_at"])[:COUNTED_LIMIT]
+    return by_kind | {
+        kind: sorted(by_kind[kind]) for kind in ("created", "changed", "removed")
+    }
 
 
 def is_product(path: str, status: os.stat_result) -> bool:
@@ -132,19 +139,19 @@ def _mark(status: os.stat_result) -> tuple[int, ...]:
 
 def files_in(folders: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """Return the marks of files in `folders` by path, of LOOKED_AT_LIMIT at most."""
-    found: dict[str, tuple[int, ...]] = {}
+    marks: dict[str, tuple[int, ...]] = {}
     waiting = list(folders)
-    while waiting and len(found) < LOOKED_AT_LIMIT:
+    while waiting and len(marks) < LOOKED_AT_LIMIT:
         try:
             with os.scandir(waiting.pop()) as entries:
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
                     else:
-                        found[entry.path] = _mark(entry.stat(follow_symlinks=False))
+                        marks[entry.path] = _mark(entry.stat(follow_symlinks=False))
         except OSError:
             continue
-    return found
+    return marks
 
 
 def real_changes(

@@ -45,10 +45,10 @@ class FileTree:
         """Folders in a folder, one more than FOLDERS_LIMIT at most."""
         try:
             with os.scandir(path) as entries:
-                found = (
+                paths = (
                     entry.path for entry in entries if entry.is_dir(follow_symlinks=False)
                 )
-                return list(itertools.islice(found, FOLDERS_LIMIT + 1))
+                return list(itertools.islice(paths, FOLDERS_LIMIT + 1))
         except OSError:
             return []
 

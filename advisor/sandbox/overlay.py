@@ -17,7 +17,7 @@ from advisor.sandbox.mounts import FileTree, How, plan, read_mounts
 from advisor.sandbox.path_policy import SHARED_MEMORY, SYSTEM_TREES, shut_devices
 
 COPIED_BYTES = 16 << 20
-"""Files in a split folder are copied up to this; others are read-only."""
+"""Files in a split folder are copied up to this many bytes in all; others are read-only."""
 REFUSES_WRITES = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EOVERFLOW}
 
 
@@ -64,7 +64,13 @@ class Overlay(Sandbox):
         self.listener = SyscallListener(calls)
 
     def enter(self) -> None:
-        """Move in; files opened before are still the host's."""
+        """Move in; files opened before are still the host's. Raises OSError.
+
+        The whole tree is put together below `root`, then made the root in one step. What has to
+        be known of the host is read first: inside the new namespaces its owners look foreign and
+        its mounts can no longer be told from ours. What is bound later lies over what was
+        bound before, so the walls come last.
+        """
         os.makedirs(self._stage, mode=0o700, exist_ok=True)
         self._host = os.open("/", os.O_PATH | os.O_DIRECTORY)
         with open(
@@ -172,12 +178,16 @@ class Overlay(Sandbox):
         """Read the exact changes from the layers; None if never entered."""
         if self._kept < 0:
             return None
-        found: dict[str, Any] = layers.changes(self._kept, self._layers, self._host, copies)
-        found["changed"] = [path for path in found["changed"] if path not in self._put]
-        found["sealed"] = self._sealed
+        changes: dict[str, Any] = layers.changes(
+            self._kept, self._layers, self._host, copies
+        )
+        changes["changed"] = [path for path in changes["changed"] if path not in self._put]
+        changes["sealed"] = self._sealed
         space = os.fstatvfs(self._kept)
-        found["full"] = space.f_bavail * space.f_frsize < self._policy["upper_bytes"] // 100
-        return found
+        changes["full"] = (
+            space.f_bavail * space.f_frsize < self._policy["upper_bytes"] // 100
+        )
+        return changes
 
     def leave(self) -> None:
         super().leave()
@@ -268,7 +278,7 @@ def _copy_file(source: str, target: str) -> None:
 def _copied(folder: str, base: str) -> list[str]:
     """Copy small files of `folder`; return names to mount."""
     os.mkdir(base)
-    shown, left = [], COPIED_BYTES
+    not_copied, left = [], COPIED_BYTES
     with os.scandir(folder) as entries:
         for entry in entries:
             copy = os.path.join(base, entry.name)
@@ -287,11 +297,11 @@ def _copied(folder: str, base: str) -> list[str]:
                     _copy_file(entry.path, copy)
                 else:
                     os.mknod(copy)
-                    shown.append(entry.name)
+                    not_copied.append(entry.name)
             except FileNotFoundError:  # others work here
                 continue
     _copy_status(folder, base)
-    return shown
+    return not_copied
 
 
 def _let_through(path: str, target: str) -> None:

@@ -60,10 +60,10 @@ def _devices(folder: str) -> Iterator[tuple[str, bool]]:
     """Yield entries, and whether they are shut; folders with a block device one by one."""
     try:
         with os.scandir(folder) as entries:
-            found = sorted(entries, key=lambda entry: entry.name)
+            ordered = sorted(entries, key=lambda entry: entry.name)
     except OSError:
         return
-    for entry in found:
+    for entry in ordered:
         if entry.is_symlink():
             continue
         shut = bool(DISKS.fullmatch(entry.name)) or _is_block(entry.path)

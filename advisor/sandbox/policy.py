@@ -95,8 +95,8 @@ def full_space(
         return None
     why, next_step = why.strip()[:LINE_CHARS], "Free space on the disk that it writes to."
     if policy.throws_away and policy.upper_bytes:
-        most = f"{policy.upper_bytes / 2**20:,.0f} MiB"
-        why += f"; what a trial writes may take {most}, and is thrown away"
+        limit = f"{policy.upper_bytes / 2**20:,.0f} MiB"
+        why += f"; what a trial writes may take {limit}, and is thrown away"
         next_step = f"Set {LAYER_FOLDER} to a folder on a disk with more space."
     return Failure(kind="disk-full", evidence=why, next_step=next_step)
 

@@ -22,9 +22,13 @@ from typing import NamedTuple
 from advisor.sandbox import kernel
 
 SET_MODE_FILTER, NEW_LISTENER = 1, 1 << 3
+"""Operation and flag of seccomp(2): filter from now on, and give a descriptor to decide by."""
 ALLOW, NOTIFY, ERROR = 0x7FFF_0000, 0x7FC0_0000, 0x0005_0000
+"""Answers of a filter; the number of an error is added to ERROR."""
 CONTINUE = 1
+"""Flag of a decision: the kernel does the call itself, with what its arguments point to by then."""
 RECEIVE, SEND = 0xC050_2100, 0xC018_2101
+"""ioctl(2) requests of a listener: take the next stopped call, and answer one."""
 NOTICE = struct.Struct("=QIIiIQ6Q")
 """seccomp_notif: id, pid, flags, number, architecture, instruction, six arguments."""
 ANSWER = struct.Struct("=QqiI")
@@ -42,6 +46,7 @@ NUMBER_AT, ARCHITECTURE_AT, ARGUMENTS_AT = 0, 4, 16
 """Offsets in seccomp_data; each argument has eight bytes, the low word first."""
 
 TEXT_BYTES = 4096
+"""Longest string read from the program: the kernel takes no longer path (PATH_MAX)."""
 TOLD = {
     errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EBADF, errno.E2BIG,
     errno.EOPNOTSUPP,
@@ -103,7 +108,13 @@ Any OSError or ValueError of a deputy denies the call.
 
 
 class SyscallListener:
-    """Filter around one command, and the decisions on its calls."""
+    """Filter around one command, and the decisions on its calls.
+
+    The filter has to be put in by the process that becomes the command, since it holds for that
+    one and its children, while the decisions are made outside. So the descriptor of the listener
+    is sent through a pair of sockets that both had before the fork. All decisions are made one by
+    one, between other work of the supervisor: one that waited would stop every other caller.
+    """
 
     def __init__(self, calls: Sequence[Call]) -> None:
         machine = os.uname().machine
@@ -182,7 +193,14 @@ def error_of(notice: SyscallNotification) -> int | None:
 
 
 def _program(architecture: int, rules: Sequence[tuple[int, Call]]) -> bytes:
-    """Return the filter: for each rule its number and tests, then its answer."""
+    """Return the filter, in classic BPF: for each rule its number and tests, then its answer.
+
+    Calls by other interfaces (32 bits, x32) have other numbers for the same deeds. They are
+    refused as unknown before any rule is asked, or each rule could be walked around by them.
+
+    Jumps of classic BPF are relative and go forward only. A rule's tests are therefore laid out
+    from the last to the first: each then knows how many lines lie between it and the rule's end.
+    """
     foreign = (RETURN, 0, 0, ERROR | errno.ENOSYS)
     lines = [
         (LOAD, 0, 0, ARCHITECTURE_AT),

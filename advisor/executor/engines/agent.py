@@ -1,7 +1,11 @@
 """Agent on a node: runs trials for the engine behind a pipe.
 
-Requests on stdin, answers on stdout, one JSON object a line. The agent ends with its
+Requests on stdin, answers on stdout; `messages.py` has the protocol. The agent ends with its
 trial when the pipe closes, the other side is silent, or a signal comes.
+
+The main thread answers requests, and so is busy for as long as a trial runs. What must not wait
+for that has threads: one listens for the word that ends the trial, one beats, and one passes on
+where a trial of several nodes stops.
 """
 
 import contextlib
@@ -159,7 +163,11 @@ class Agent:
 
 
 def main() -> None:
-    """Serve on stdin and stdout, which no print may disturb."""
+    """Serve on stdin and stdout, which no print may disturb.
+
+    What any library prints on standard output goes to standard error, where the engine hears it as
+    words of the carrier; messages have a copy of the descriptor to themselves.
+    """
     sink = os.dup(STDOUT)
     os.dup2(STDERR, STDOUT)
     Agent(sink).serve()

@@ -111,7 +111,7 @@ class Carrier:
 
     def command(self, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
         """Agent's whole command, started under `environ`."""
-        first, *own = self.words
+        first, *arguments = self.words
         program = os.path.basename(first)  # noqa: PTH119  a word of a command
         if program == "ray":
             script = shutil.which(first)
@@ -119,23 +119,21 @@ class Carrier:
                 msg = f"There is no `{first}` on PATH. Name it in gpu-advisor.toml, [engine.ray]."
                 raise errors.EngineError(msg)
             python = interpreter_of(script) or "python3"
-            return (python, RAY_PIPE, *own, "--", self.python, *AGENT)
+            return (python, RAY_PIPE, *arguments, "--", self.python, *AGENT)
         added = ADDED.get(program, ())
         if program == "srun" and "SLURM_JOB_ID" in environ:
             added = (*added, "--overlap")  # the step that we are holds all CPUs
-        return (first, *added, *own, self.python, *AGENT)
+        return (first, *added, *arguments, self.python, *AGENT)
 
 
 def interpreter_of(script: str, path: str | None = None) -> str | None:
     """Python that a script's first line names; None if no Python."""
     with open(script, "rb") as file:  # noqa: PTH123  a program may be gigabytes
-        found = SHEBANG.match(file.read(500).decode(errors="replace"))
-    if found is None:
+        line = SHEBANG.match(file.read(500).decode(errors="replace"))
+    if line is None:
         return None
     return (
-        found["python"]
-        if found["env"] is None
-        else shutil.which(found["python"], path=path)
+        line["python"] if line["env"] is None else shutil.which(line["python"], path=path)
     )
 
 
@@ -147,9 +145,9 @@ def carrier_of(name: str, tables: Mapping[str, EngineTable]) -> Carrier | None:
     name = "ray" if address else name
     tables = {**KNOWN, **tables}
     if name not in tables:
-        known = ", ".join(sorted({LOCAL, *tables}))
+        names = ", ".join(sorted({LOCAL, *tables}))
         msg = (
-            f"There is no engine {name!r} (known: {known}). Add a table [engine.{name}] with a "
+            f"There is no engine {name!r} (known: {names}). Add a table [engine.{name}] with a "
             "command to gpu-advisor.toml: see docs/engines.md."
         )
         raise errors.SettingsError(msg)
@@ -183,7 +181,9 @@ START_S = 120.0
 QUEUED = "queued and waiting"
 """Words of srun while it waits for an allocation."""
 LINES_KEPT = 50
+"""Last lines of a carrier, which tell why it ended."""
 MOST_LOSSES = 3
+"""Lost nodes after which no further one is asked for."""
 OF_THE_NODE = (
     *(
         "SLURM",
@@ -397,7 +397,11 @@ class Connection:
                     self.hear[kind](str(text))
 
     def _start_limit_s(self) -> float:
-        """Longest silence before the first word; no limit in a queue."""
+        """Longest silence before the first word, in seconds; no limit in a queue.
+
+        A queue may take days, and says nothing meanwhile. Of srun alone it is known by its words
+        whether it waits in one.
+        """
         program = os.path.basename(self._carrier.words[0])  # noqa: PTH119  a word of a command
         waits = any(QUEUED in text for text in list(self._said)[-1:])
         return START_S if program == "srun" and not waits else math.inf

@@ -1,4 +1,18 @@
-"""Messages between an engine and an agent: one JSON object a line."""
+"""Messages between an engine and an agent: one JSON object a line.
+
+    to the agent     {do: look | enter | scratch | run, ...}   requests, answered one by one
+                     {cancel}                                  end the running trial
+                     {stop: text}                              where all ranks of the job stop
+    to the engine    {hello: {version, host}}                  first of all
+                     {answer: {...}}                           or {problem, text, kind} in it
+                     {progress: text}, {stop: text}
+    both ways        {beat}                                    a sign of life each BEAT_S
+
+Any command may carry the pipe: ssh, srun, docker exec, a worker of Ray. They mix words of their
+own into it, so a line that is no JSON object says nothing and is no error. A carrier whose network
+is gone may keep its pipe open for hours, so each side takes silence for the other's end: the
+agent then ends its trial and leaves nothing behind, and the engine looks for another node.
+"""
 
 import dataclasses
 import hashlib
@@ -34,10 +48,10 @@ def _plain(value: Any) -> Any:
 def decode(line: bytes) -> dict[str, Any]:
     """Decode a message; empty for other lines, such as a shell's greeting."""
     try:
-        found = reading.from_json(line)
+        message = reading.from_json(line)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return message if isinstance(message, dict) else {}
 
 
 def read(kind: type[T], found: object) -> T:
@@ -48,8 +62,8 @@ def read(kind: type[T], found: object) -> T:
 def named_files(trial: Trial) -> dict[str, str]:
     """Files that command or candidate name, with digests here."""
     names = (*trial.command[1:], *(file.original for file in trial.files))
-    found = {name: digest(Path(trial.cwd, name)) for name in names}
-    return {name: text for name, text in found.items() if text}
+    digests = {name: digest(Path(trial.cwd, name)) for name in names}
+    return {name: text for name, text in digests.items() if text}
 
 
 def digest(path: Path) -> str:
