@@ -151,9 +151,10 @@ class QualityMeasure(_Table):
     pattern: Regex
     """Regular expression over the output; group 1 is the number."""
     matches: Literal["each", "last"] = "each"
-    """each: every match is an item of its own, paired with the same one of the original. last: the
-    program prints one figure again and again, and the last of them counts."""
+    """each: every match is an item of its own, and is compared with the same item of the original.
+    last: only the last match counts, as of a figure that the program prints again and again."""
     better: Literal["lower", "higher"] = "lower"
+    """Direction in which the number improves."""
     tolerance: Tolerance = "0%"
     """Largest loss against the original: `2%` relative, `0.01` absolute."""
 
@@ -176,15 +177,16 @@ class GateLimits(_Table):
     """Largest allowed loss of each figure."""
 
     throughput: Share | None = Field(default=None, gt=0, lt=1)
-    """Largest drop of the rate, in place of the gate's --threshold."""
+    """Largest drop of the rate, as `5%` or 0.05; it takes the place of the gate's --threshold."""
     memory: Share | None = Field(default=None, gt=0)
-    """Largest growth of the peak memory that the device's allocator held."""
+    """Largest growth of the peak memory: of the device's allocator, and without a device of all
+    the program's processes."""
     energy: Share | None = Field(default=None, gt=0)
-    """Largest growth of the energy a unit."""
+    """Largest growth of the energy that one unit takes."""
     latency_p95: Share | None = Field(default=None, gt=0)
-    """Largest growth of what 95 in a hundred batches take, or less."""
+    """Largest growth of the 95th percentile of the time of a batch."""
     benchmarks: dict[Text, Share] = Field(default_factory=dict)
-    """Largest change for the worse of single benchmarks, by name."""
+    """Largest change for the worse of single benchmarks, by their names in the suite."""
 
     def shares(self) -> dict[str, float]:
         return self.model_dump(exclude={"benchmarks"}, exclude_none=True)
@@ -194,11 +196,11 @@ class TrialLimits(_Table):
     """Limits of one process."""
 
     start_limit: Duration | None = None
-    """Longest wait for the first step (5m, or five times the original's)."""
+    """Longest wait for the first step. Default: 5m, or five times what the original took."""
     hang_limit: Duration | None = None
-    """Longest silence after a step (60s)."""
+    """Longest time without a step, once there was one. Default: 60s."""
     run_limit: Duration | None = None
-    """Longest run of one process (the window and the other limits together)."""
+    """Longest run of one process. Default: the window and the other two limits together."""
 
 
 class Workload(TrialLimits):
@@ -214,35 +216,40 @@ class Workload(TrialLimits):
     """Measure and tune the validations of a training, instead of its updates. The command has to
     reach one within the budget, and only the loaders are tuned."""
     unit: str = "sample"
-    """Name of one unit of work in reports."""
+    """Name of one unit of work in reports: `tile`, `frame`. It changes no measurement."""
     unit_regex: Regex | None = None
-    """Counts units of an unrecognised program by output lines; group 1, if any, is their number."""
+    """Counts finished work by output lines, in place of the steps that are seen in the program.
+    Each line that matches is one unit; with a group, the number in group 1 is its number of units."""
     metric_regex: NumberRegex | None = None
-    """Reads a rate (units/s) from the output, for the gate."""
+    """Reads the program's own rate in units/s from its output, for the gate. Group 1 is the
+    number."""
     objective: ObjectiveName | None = None
-    """Figure of a unit that decides; that of [defaults] if not given."""
+    """Figure that tuning improves. Default: that of [defaults]."""
     constraints: tuple[Bound, ...] | None = None
-    """Bounds that hold beside it: `memory<=7GiB`, `latency_p95<=80ms`, `power<=250W`."""
+    """Bounds that have to hold as well: `memory<=7GiB`, `latency_p95<=80ms`, `power<=250W`.
+    Default: those of [defaults]."""
     quality: dict[str, QualityMeasure] = Field(default_factory=dict)
-    """Measures by name. Declaring one is the consent to trade within its tolerance."""
+    """Measures of the product's quality, by name. To declare one is to consent: what changes the
+    product is tried, and written if the measure stays within its tolerance."""
     quality_command: Command | None = None
     """A shorter command for the quality measures, on a fixed subset of items. It is run with
     several seeds: `{seed}` in it, and GPU_ADVISOR_SEED in its environment."""
     confirm_quality_command: Command | None = None
-    """The same measures on other items: what `quality-command` chose is confirmed by it."""
+    """A command for the same measures on other items. What `quality-command` chose is confirmed
+    by it, so that no choice is fitted to the items that it was made on."""
     accept: tuple[WorkCause, ...] = ()
-    """Differences of the work that may be written all the same, by the names that reports give
-    them: a value is else only written where the program trains on the same items, in updates of
-    as many samples, by the same learning rates, from datasets in the same state."""
+    """Differences of the work that you accept, by the names that reports give them. Without one a
+    value is only written where the program trains on the same items, in updates of as many
+    samples, by the same learning rates, from datasets in the same state."""
     numeric_tolerance: Share | None = None
     """Largest relative drift of the training loss, or of an inference's outputs, that a change of
     rounding may cause."""
     gate: GateLimits = GateLimits()
     """Limits of the gate, read in the commit that a change is compared with."""
     output_flags: list[Text] = Field(default_factory=list)
-    """Extra flags that name output directories; they are pointed into scratch."""
+    """Further flags of the command that name an output folder. Trials give them a temporary one."""
     env: Variables = Field(default_factory=dict)
-    """Environment of the command, on top of the caller's."""
+    """Variables for the command, beside those of the caller."""
 
     @property
     def trains(self) -> bool | None:
@@ -254,15 +261,17 @@ class Defaults(TrialLimits):
     """Values that flags and workloads do not give."""
 
     budget: Duration = 600.0
+    """Longest time of a call, in seconds or as `10m`; what was measured by then is used."""
     target: str = "auto"
+    """Card to aim at: a name that `gpu-advisor gpus` lists, or auto for the one in use."""
     objective: ObjectiveName = "throughput"
-    """Figure of a unit that decides, where a workload names none."""
+    """Figure that tuning improves, where a workload names none."""
     constraints: tuple[Bound, ...] = ()
-    """Bounds that must hold, where a workload names none."""
+    """Bounds that have to hold as well, where a workload names none."""
     smallest_gain: Share = 0.03
-    """The smallest gain worth a change of the config."""
+    """Smallest gain worth a change of the config: 0.03, or `3%`."""
     seed: int | None = None
-    """Exported to every run as GPU_ADVISOR_SEED and PYTHONHASHSEED."""
+    """Given to every run as GPU_ADVISOR_SEED and PYTHONHASHSEED."""
 
 
 class EngineTable(_Table):
@@ -272,9 +281,10 @@ class EngineTable(_Table):
     """Words that start a program there and carry its input and output: `ssh gpu-box`, or
     `srun --partition=gpu --gres=gpu:1 --cpus-per-task=8`."""
     more_nodes: tuple[Command, ...] = ()
-    """The same of further nodes, on all of which a trial runs as one job."""
+    """One `command` for each further node. Every trial then runs on all nodes, as one distributed
+    job."""
     python: Text | None = None
-    """Python of the node that has gpu-advisor, if not at the path of this one."""
+    """Python of the node in which gpu-advisor is installed. Default: the path of this one."""
     price: Annotated[float, Field(gt=0)] | None = None
     """Price of an hour of the node, in any currency."""
 
@@ -283,12 +293,13 @@ class Settings(_Table):
     """gpu-advisor.toml."""
 
     defaults: Defaults = Defaults()
+    """Values that hold where neither a flag nor a workload gives one."""
     workload: dict[str, Workload] = Field(default_factory=dict)
+    """Commands to tune or to gate, by the name that `--workload` takes."""
     price: dict[Text, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
-    """Price of an hour of a card, by its name, in any currency: `predict` tells that of 1,000
-    units."""
+    """Price of an hour by card, in any currency, from which `predict` tells that of 1,000 units."""
     engine: dict[str, EngineTable] = Field(default_factory=dict)
-    """By the name that `--engine` takes."""
+    """Ways to other machines, by the name that `--engine` takes."""
     root: Path = Field(default=Path(), exclude=True)
     """Directory of the file; set by `load`, never read from it."""
 

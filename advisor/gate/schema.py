@@ -50,8 +50,9 @@ class Rate(Part):
     """
 
     mean: Positive
-    """Units over the time they took; a time or size is kept as its own value."""
+    """Units a second: all of them over the time they took. Of a time or size, that value itself."""
     unit: str = "run"
+    """What is counted, or the unit of a time or size."""
     better: Better = "higher"
     counted: str | None = None
     """Way in which the probe counted; null for a figure that the program told."""
@@ -77,10 +78,11 @@ class RunEntry(Part):
 
     arm: Variant
     wall_s: float
+    """Wall time of the whole process."""
     source: Source | None = None
     """Origin of the rates; null if there are none."""
     rates: dict[str, Rate] = Field(default_factory=dict)
-    """By workload: one, or each benchmark of a suite."""
+    """Rates by workload: one, or each benchmark of a suite."""
     figures: dict[str, Rate] = Field(default_factory=dict)
     """Measured figures beside the rate, by their names in gpu-advisor.toml."""
     problem: Failure | None = None
@@ -159,11 +161,15 @@ class WorkloadVerdict(Part):
     cause: Cause
     reason: str
     slowdown_pct: float | None = None
+    """Estimated drop of head's rate against base's."""
     ci_low_pct: float | None = None
+    """Lower bound of the slowdown."""
     ci_high_pct: float | None = None
+    """Upper bound of the slowdown."""
     confidence: float | None = None
     """Confidence level of the interval; null without one."""
     pairs: int = 0
+    """Pairs that count."""
     unit: str = "run"
     source: Source | None = None
     base_units_per_s: float | None = None
@@ -177,18 +183,22 @@ class Revision(Part):
     """One arm's code."""
 
     sha: str | None = None
+    """Its commit; null for a folder outside git."""
     ref: str | None = None
+    """The name by which it was asked for."""
     dirty: bool = False
+    """It holds changes that are not committed."""
 
 
 class Inputs(Part):
     """Settings that were fixed before anything was measured."""
 
     threshold: float = 0.05
+    """Largest drop of a rate that is allowed, as a share."""
     seed: int = 0
     """Seed of the random orders within pairs."""
     limits: dict[str, GateLimits] = Field(default_factory=dict)
-    """By program."""
+    """Limits from gpu-advisor.toml in base, by program."""
     allow_removed: list[str] = Field(default_factory=list)
     max_minutes: float = 30
     on_inconclusive: str = "fail"
@@ -217,7 +227,8 @@ class GateRecord(Part):
     head: Revision = Revision()
     host: Machine | None = None
     validity: str = "unverified"
-    """`verified`; `busy` and the load of others; or `unverified` and why."""
+    """Whether the machine was quiet: `verified`; `busy` and the load of others; or `unverified` and
+    why."""
     programs: list[ProgramEntry] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
     written_by: Literal["gpu-advisor"] = "gpu-advisor"
@@ -248,7 +259,7 @@ class GainEntry(Part):
     high: float | None
     """Null: nothing bounds that side."""
     confidence: float
-    """Of the interval between both bounds."""
+    """Confidence level of the interval between both bounds."""
 
 
 class RatePair(Part):

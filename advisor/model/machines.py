@@ -55,6 +55,8 @@ class GpuProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
+    """Card of this host as the driver tells it; None for what it does not tell."""
+
     index: int
     name: str
     uuid: str | None

@@ -78,10 +78,12 @@ class Effects:
     left_out: int | None = None
     """Samples of one pass over the loader that drop_last leaves out."""
     padding_share: float | None = None
+    """Share of padding among the positions of the loader's batches."""
     prefetch_factor: int | None = None
     persistent_workers: bool | None = None
     pin_memory: bool | None = None
     loader_arguments: tuple[tuple[str, JsonScalar], ...] = ()
+    """Arguments of the measured DataLoader as they were in force, by name."""
     dtype: str | None = None
     """Dominant dtype of compute: autocast's if on, else the model's."""
     autocast_dtype: str | None = None
@@ -93,7 +95,9 @@ class Effects:
     """CPU threads that torch gives one operation."""
     compiled: bool | None = None
     channels_last: bool | None = None
+    """True if the weights of all 2-d convolutions lie channels-last; None without any."""
     accumulation: float | None = None
+    """Backward passes of one update."""
     trains: TrainingSign | None = None
     """Clearest sign of a training; None: there was none."""
     world_size: int | None = None
@@ -119,9 +123,10 @@ class Effects:
     all_parameters: int | None = None
     """Numbers that all called modules may learn, each once, however they are wrapped."""
     inputs: tuple[tuple[float, ...], ...] = ()
-    """Some numbers that went into the first root forwards, evenly spread."""
+    """What went into the first three calls of the root module, by call: up to 64 numbers, evenly
+    spread over the first item, of each of at most four tensors."""
     outputs: tuple[tuple[float, ...], ...] = ()
-    """The same of what came out."""
+    """What came out of the same calls, sampled in the same way."""
     arguments: tuple[tuple[str, JsonScalar], ...] = ()
     """Values from the program's argparse parsers, by destination."""
 
@@ -263,10 +268,11 @@ class Stage:
     site: str | None = None
     """`relight.py:61` where it was called first."""
     share: float
-    """Of the window's wall clock: in its calls; of a device, at work for them."""
+    """Share of the window's time in calls of this network; on a device, in which it computed for
+    them."""
     calls_per_unit: float
     batch: float | None = None
-    """Items of one call, as most had."""
+    """Most frequent number of items of one call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,10 +280,11 @@ class Telemetry:
     """External readings over the window; gaps are None."""
 
     gpu_util_pct: float | None = None
+    """Share of time with any kernel at work on the card, as NVML tells it: never too low."""
     gpu_mem_used_gib: float | None = None
-    """Highest."""
+    """Peak of the memory in use on the whole card by all programs, as NVML tells it."""
     gpu_mem_others_gib: float | None = None
-    """Most that processes of others held there, at work or not."""
+    """Peak of the card's memory that processes of others held, at work or not."""
     power_w: float | None = None
     energy_j: float | None = None
     """Growth of the card's energy counter; None where others worked on the card, too."""
@@ -348,10 +355,11 @@ class Run:
     """Measured process; kept in history before any decision."""
 
     unit: str
+    """`sample`, or the name of what was counted where nothing shows a finished item."""
     units: float
     """Units of work finished inside the window."""
     units_before: float = 0.0
-    """Those finished before it."""
+    """Units of work finished before the window."""
     units_per_s: float
     tokens_per_s: float | None = None
     """Token positions a second without known padding; None: no tokens."""
@@ -371,33 +379,35 @@ class Run:
     probe_share: float = 0.0
     """Share of the window in the probe's hooks, on a CPU, by their measure."""
     latency_p50_ms: float | None = None
-    """Half of the batches took so long or less; None of less than one."""
+    """Median time of a batch, in ms; None where the window holds no whole batch."""
     latency_p95_ms: float | None = None
-    """The same of 95 in a hundred; of fewer than 20 the slowest."""
+    """95th percentile of the time of a batch, in ms; of fewer than 20 batches the longest."""
     wait_share: float | None = None
     """Share of the window in the loader's `__next__`; None without a loader."""
     shares: Shares = field(default_factory=Shares)
     stages: tuple[Stage, ...] = ()
     """Networks in turn in an inference, by their first calls."""
     phases: tuple[RunPhase, ...] = ()
-    """Of the whole process: seconds that sum to wall time. None of several ranks."""
+    """Phases of the whole process, whose seconds sum to its wall time; none for several ranks."""
     host_growth_gib_per_min: float | None = None
-    """Growth of host memory after the first third; None below a minute."""
+    """Growth of host memory after the first third of a run; None for one below a minute."""
     whole_units: float = 0.0
     """Units finished from load to result, not extrapolated from forwards."""
     peak_mem_gib: float | None = None
-    """Device allocator peak; without a device the process tree's peak RSS."""
+    """Peak of live tensors by the device's allocator; without a device the process tree's RSS."""
     peak_host_gib: float | None = None
+    """Peak RSS of the process tree."""
     peak_device_gib: float | None = None
-    """Device allocator peak with freed blocks: the card must give it."""
+    """Peak of all that the device's allocator held, with freed blocks: the card must have it."""
     losses: tuple[float, ...] = ()
+    """Losses of the first and of the latest backward passes, at most 256 of each."""
     effects: Effects = field(default_factory=Effects)
     work: WorkFacts | None = None
     """None where the process could not tell: it was killed, or has no probe."""
     ceilings: tuple[LoaderCeiling, ...] = ()
-    """Of a process that worked alone."""
+    """Rates of the loader alone by number of workers; only where no rank works beside it."""
     syncs: tuple[SyncPoint, ...] = ()
-    """The costliest first."""
+    """Lines at which the host waits for the device, the costliest first."""
     flops: Flops | None = None
     """None if no card computed, or the plan did not ask for it."""
     footprint: Footprint | None = None
@@ -408,13 +418,14 @@ class Run:
     """One for each of the plan's; empty if it had none, or the probe could not say."""
     telemetry: Telemetry = field(default_factory=Telemetry)
     cards: tuple[Card, ...] = ()
-    """Of the model, one per rank; none on a CPU, or if not seen."""
+    """Cards of the model, one a rank; none on a CPU, or if not seen."""
     ranks: int = 1
     rank_units_per_s: tuple[float, ...] = ()
+    """Rate of each rank."""
     rank_mem_gib: tuple[float, ...] = ()
     """Device allocator peak of each rank; none on a CPU."""
     backward_share: float | None = None
-    """Of the window in backward passes, at whose end ranks wait."""
+    """Share of the window in backward passes, at whose end ranks wait for each other."""
     straggler: Straggler | None = None
     """Of ranks that update together, the one waited for; the shares are its own."""
     files_created: tuple[str, ...] = ()
@@ -428,6 +439,7 @@ class Run:
     isolation: str | None = None
     """Isolation of writes: overlay, landlock, or guard (only names)."""
     to_its_end: bool = False
+    """The program ended by itself, with its whole work done."""
     stdout_tail: str = ""
     figures: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Texts that the plan's patterns matched in the whole output, by name."""
@@ -469,7 +481,7 @@ class Run:
 
     @property
     def achieved_tflops(self) -> float | None:
-        """Counted operations per second of step time."""
+        """Counted operations per second of step time, in units of 1e12."""
         if self.flops is None or not self.flops.per_step or not self.step_ms:
             return None
         return self.flops.per_step / self.step_ms * 1e-9
@@ -497,7 +509,8 @@ class Failure:
     files_changed: tuple[str, ...] = ()
     isolation: str | None = None
     gpu_mem_others_gib: float | None = None
-    """Highest that others held on the card meanwhile."""
+    """Peak of the card's memory that others held meanwhile."""
     figures: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """As those of a run."""
+    """Texts that the plan's patterns matched in the whole output, by name."""
     cut_lines: int = 0
+    """Lines of output too long to be searched whole."""

@@ -153,7 +153,9 @@ class MeasurePlan:
     mode: Literal["window", "whole", "observe"] = "window"
     """window: stop once full; whole: measure to the end; observe: effects only."""
     measure_s: float = 3.0
+    """Seconds that a full window has."""
     min_steps: int = 20
+    """Steps that a full window has at least."""
     whole_batches: int = 0
     """In window mode, finish at least this many loader batches."""
     longest_s: float | None = None
@@ -163,16 +165,18 @@ class MeasurePlan:
     trains: bool | None = None
     """False: it makes no update, so that none is waited for where an optimizer was built."""
     forwards_per_unit: float | None = None
-    """Of an earlier whole unit: a sampler may stop inside a batch."""
+    """Forwards of one unit as another run counted them: a sampler may then stop inside a batch."""
     ceilings_workers: tuple[int, ...] = ()
-    """After the window: profile a step, run the loader alone by each count."""
+    """Numbers of workers by which the loader is run alone after the window; a step is profiled
+    before."""
     ceilings_s: float = 1.5
+    """Seconds that the loader alone is measured for."""
     trace: bool = False
     """After the window: list operations and storages of a step, to predict."""
     stand_in: GpuProfile | None = None
     """Card the program believes to have, on a host without one."""
     overrides: tuple[Override, ...] = ()
-    """Tried in the process."""
+    """Settings that the probe puts in place of the program's own."""
     memory_cap_gib: float | None = None
     """Cap on the CUDA allocator, to emulate a smaller card."""
     unit_regex: str | None = None
@@ -226,6 +230,7 @@ class Trial:
     hang_limit_s: float = 60.0
     """Longest silence after a step."""
     total_limit_s: float = 600.0
+    """Longest time of the whole process."""
     steps_limit_s: float | None = None
     """Longest time from first step to window's end; None: the other limits."""
     allow_writes: bool = False

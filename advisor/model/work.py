@@ -24,17 +24,21 @@ class Items:
     count: int = 0
     """Items kept: of a long pass the first ones only."""
     first: tuple[int, ...] = ()
+    """Numbers of the first items, one by one: 32 at most."""
     distinct: tuple[int, ...] = ()
     """Different ones among the first 2, 4, 8, ... items."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassItems:
+    """Items of one pass over a loader: as they were drawn, and as they arrived."""
+
     drawn: Items = field(default_factory=Items)
     """Indices that the main process drew; none of a stream."""
     came: Items = field(default_factory=Items)
     """Numbers of the rows that the loader gave."""
     whole: bool = False
+    """The pass came to its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +51,11 @@ class WorkerState:
     part: Short = ""
     """Stands for the part of the dataset that its init function left to it; empty: none seen."""
     before: Digests = field(default_factory=dict)
+    """Random generators before its first fetch."""
     after: Digests = field(default_factory=dict)
-    """Random generators around its first fetch."""
+    """Random generators after its first fetch."""
     changed: State = field(default_factory=dict)
+    """State of its copy of the dataset that its first fetches changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +141,8 @@ WorkCause = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkDifference:
+    """One way in which a trial did other work than the original."""
+
     cause: WorkCause
     sentence: str
     """For users, with what was seen."""

@@ -69,7 +69,7 @@ class Side(Part):
     tokens_per_s: float | None = None
     peak_mem_gib: float | None = None
     gpu_mem_used_gib: float | None = None
-    """Highest use of the card's memory by the program."""
+    """Peak of all that the program's allocator held on the card, freed blocks included."""
     quality: dict[str, float] = Field(default_factory=dict)
     gpu_util_pct: float | None = None
     """NVML's utilisation."""
@@ -99,9 +99,9 @@ class TrialEntry(Part):
     whatif: str | None = None
     """The change inside the process; null for none."""
     reused: bool = False
-    """Taken from history."""
+    """It was not run: its result is that of an earlier run."""
     repeated: bool = False
-    """Contended, so it was run again and nothing rests on it."""
+    """Others used the machine, so it was run again and nothing rests on it."""
 
 
 class RoundEntry(Part):
@@ -109,8 +109,9 @@ class RoundEntry(Part):
 
     round: int
     before: float
-    """The score, in the report's `objective_unit`."""
+    """Score of the variant before, in the report's `objective_unit`."""
     after: float
+    """Score of the variant after, in the same unit."""
     contended: str | None = None
     """The variants that others disturbed, or may have; null for none."""
     counted: bool = True
@@ -189,8 +190,9 @@ class SkippedEntry(Part):
     about: str
     """Label of a candidate, or title of a suggestion; empty where it is of none."""
     rest: bool = False
-    """It began, and this is left of it."""
+    """The task began, and this is left of it."""
     needed_s: float
+    """Seconds that it would have taken."""
     matters: bool
     """It could have changed what is written."""
 
