@@ -114,8 +114,7 @@ def many(number: int, noun: str) -> str:
 
 
 def one(unit: str) -> str:
-    """`a tile`, `an image`, `a unit`, `an utterance`."""
-    vowel = unit[:1] in set("aeio") or unit.startswith(
-        ("un", "ut", "up")
-    ) > unit.startswith("uni")
+    """`a tile`, `an image`, `a unit`, `an utterance`: by the sound, as `u` has two."""
+    open_u = unit.startswith(("un", "up", "ut")) and not unit.startswith("uni")
+    vowel = open_u or unit.startswith(("a", "e", "i", "o"))
     return f"{'an' if vowel else 'a'} {unit}"

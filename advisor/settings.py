@@ -219,7 +219,7 @@ class Workload(TrialLimits):
     """Name of one unit of work in reports: `tile`, `frame`. It changes no measurement."""
     unit_regex: Regex | None = None
     """Counts finished work by output lines, in place of the steps that are seen in the program.
-    Each line that matches is one unit; with a group, the number in group 1 is its number of units."""
+    Each line that matches is one unit; with a group, the number in group 1 counts instead."""
     metric_regex: NumberRegex | None = None
     """Reads the program's own rate in units/s from its output, for the gate. Group 1 is the
     number."""

@@ -142,18 +142,22 @@ def _event_reasons(busy: Sequence[GpuSample]) -> tuple[tuple[str, float], ...]:
 def _foreign_pids(samples: Sequence[GpuSample], *, busy: bool) -> int | None:
     """Count other processes that ran kernels in two listings, or in the only one.
 
-    A context that only holds memory, like a notebook's, does not count. None where the
-    driver names processes of another namespace, or not who works.
+    A context that only holds memory, like a notebook's, does not count, and a process that was
+    at work in one listing of many may just have started. None where nothing was listed; where
+    the listing is of another namespace, so that even ours is not among its numbers; and where
+    the card worked for somebody whom the driver does not name, unless only ours are there.
     """
     listed = [sample for sample in samples if sample.processes is not None]
     own = {pid for sample in samples for pid in sample.own_pids}
-    hidden = any(sample.hidden_pids for sample in listed)
     others = {pid for sample in listed for pid in sample.processes or ()} - own
     working = Counter(pid for sample in listed for pid in sample.working_pids or ())
-    unnamed = busy and not working and (others or not own)
-    if not listed or unnamed or (hidden and not own):
+    of_another_namespace = not own and any(sample.hidden_pids for sample in listed)
+    only_ours_are_there = bool(own) and not others
+    worker_is_unnamed = busy and not working and not only_ours_are_there
+    if not listed or of_another_namespace or worker_is_unnamed:
         return None
-    return sum(working[pid] >= min(2, len(listed)) for pid in others)
+    often_enough = min(2, len(listed))
+    return sum(working[pid] >= often_enough for pid in others)
 
 
 def _held_by_others_gib(samples: Sequence[GpuSample]) -> float | None:
@@ -188,8 +192,9 @@ def _spread_pct(values: list[float]) -> float | None:
 
 
 INTERVAL_S = 0.1
+"""Time between readings of a card."""
 SLOW_INTERVAL_S = 1.0
-"""Between slow readings: the processes."""
+"""Time between listings of its processes, which take longer."""
 
 
 class Sampler:

@@ -18,19 +18,26 @@ from advisor.machine.readings import GIB
 from advisor.model import MeasurePlan
 from advisor.settings import Defaults, Workload
 
+# Limits of a trial end what hangs, and must spare what is only slow. So each is a multiple of
+# what was seen to be normal, and rather too long: a trial that is ended for nothing is lost, one
+# that hangs costs no more than the limit. All by judgement; gpu-advisor.toml overrides the first
+# three by start-limit, hang-limit and run-limit.
 START_S = 300.0
+"""Longest time to the first step, for a program whose original was not timed yet."""
 HANG_S = 60.0
+"""Longest time without a step, once there was one."""
 LATE_START = 5.0
 """A candidate may take so many times the original's time to its first step."""
 SLOW_WINDOW = 10.0
-"""Steps longer than the window make it last so many times what was asked."""
+"""A window may take so many times the seconds asked for, where single steps are longer than it."""
 SILENCES = 4.0
-"""A window waits for as many steps of the longest silence."""
+"""The window may take as long as this many steps, each as slow as the hang limit allows."""
 SLOW_CEILINGS = 5.0
-"""Starting loader workers takes longer than measuring them."""
+"""The loader alone may take so many times its measured seconds: its workers start first."""
 TRACE_S = 300.0
+"""Longest time to trace a step."""
 WHOLE_S = 3600.0
-"""A program run to its end takes as long as its user made it."""
+"""Longest time of a program that is run to its end: as long as its user made it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +84,11 @@ def of_settings(workload: Workload, defaults: Defaults) -> Limits:
 
 
 FEWEST_READINGS = 20
+"""Readings that growth of memory is judged by, at least."""
 LEAST_GROWTH_S = 40.0
-"""Samples and time to judge memory growth by."""
+"""Seconds that they have to span: two thirds of a run of a minute."""
 INTERVAL_S = 0.5
+"""Shortest time between readings of the process tree."""
 LIGHT = 0.02
 """Largest share of time spent sampling: reading PSS stops a process briefly."""
 
