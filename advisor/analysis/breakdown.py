@@ -15,7 +15,7 @@ from advisor.analysis.device_time import DeviceClock
 from advisor.analysis.events import EventLog, Span
 from advisor.analysis.step_series import StepSeries, calls_of_networks, most_common
 from advisor.analysis.window import Window
-from advisor.model import TRAINING_STEPS, RunPhase, Shares, Stage, SyncPoint
+from advisor.model import TRAINING_STEPS, NetworkStage, RunPhase, Shares, SyncPoint
 
 MOST_POINTS = 8
 RARE = 0.01
@@ -113,7 +113,7 @@ def _worked(calls: Sequence[Sequence[float]], clock: DeviceClock) -> list[Span]:
 
 def stages(
     log: EventLog, window: Window, stretch: Span, clock: DeviceClock
-) -> tuple[Stage, ...]:
+) -> tuple[NetworkStage, ...]:
     """Networks that an inference calls in turn, by their first calls; none with a single one.
 
     On a device the time is from when it could begin with a call until it was done with it. A
@@ -127,7 +127,7 @@ def stages(
     for module, calls in sorted(calls_of_networks(log).items()):
         recorded = [call for call in calls if stretch.start < call.end <= stretch.end]
         if recorded:
-            stage = Stage(
+            stage = NetworkStage(
                 name=log.module(module).name,
                 site=log.module(module).site,
                 share=min(

@@ -39,7 +39,7 @@ AHEAD_S = 0.6
 
 
 @dataclass(frozen=True, slots=True)
-class Advice:
+class NextPhase:
     """Next phase, and when to look again."""
 
     phase: Literal["count", "full"] | None
@@ -54,7 +54,7 @@ class Advice:
 
 def advise(
     log: EventLog, plan: MeasurePlan, now: float, *, optimizers_built: bool = False
-) -> Advice:
+) -> NextPhase:
     """Next phase of a process, from all that it has recorded by `now` of its own clock.
 
     `optimizers_built`: the program made an optimizer, and so is about to train. What it does until
@@ -66,7 +66,7 @@ def advise(
         each.start for each in log.passes[:1]
     ]
     if not starts:
-        return Advice(None, 0.1)
+        return NextPhase(None, 0.1)
     began = min(starts)
     left_s = math.inf
     if plan.mode == "window" and plan.longest_s is not None:
@@ -74,33 +74,33 @@ def advise(
     log = measured_part(log, plan)
     series = detect_steps(log, plan)
     if left_s <= 0 and not plan.trace:
-        return Advice("full", 0.0, cut_short=True, series=series)
+        return NextPhase("full", 0.0, cut_short=True, series=series)
     if series is None:
-        return Advice(None, 0.2)
+        return NextPhase(None, 0.2)
     if (
         optimizers_built
         and plan.trains is not False
         and log.validations is None
         and _about_to_train(log, series, now - began)
     ):
-        return Advice(None, 0.5, series=series)
+        return NextPhase(None, 0.5, series=series)
     if series.undecided:
-        return Advice(None, 0.2, series=series)
+        return NextPhase(None, 0.2, series=series)
     countable = series.steps > 0 and not (series.iterative and not series.forwards_per_unit)
     if left_s <= 0 and countable:  # a step is traced once its kind is known
-        return Advice("full", 0.0, cut_short=True, series=series)
+        return NextPhase("full", 0.0, cut_short=True, series=series)
     counting = bool(log.hooks) and log.hooks[-1].counting
     if not counting and _is_known(log, series, plan):
         calls = series.loader is None or series.skips or series.kind == FORWARD
-        return Advice("count", 0.0, calls=calls, series=series)
+        return NextPhase("count", 0.0, calls=calls, series=series)
     if plan.mode != "window":
-        return Advice(None, 1.0, series=series)
+        return NextPhase(None, 1.0, series=series)
     _, need_s = find_window(log, series, plan, now=now)
     if not need_s:
-        return Advice("full", 0.0, series=series)
+        return NextPhase("full", 0.0, series=series)
     if not counting and series.typical_s < QUICK_STEP_S:
         need_s = min(need_s, 0.1)
-    return Advice(None, min(need_s, plan.measure_s, left_s), series=series)
+    return NextPhase(None, min(need_s, plan.measure_s, left_s), series=series)
 
 
 def _about_to_train(log: EventLog, series: StepSeries, since_s: float) -> bool:

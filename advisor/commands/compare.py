@@ -22,7 +22,7 @@ from advisor.executor.comparison import UNDER_LOAD, Comparison, work_differences
 from advisor.executor.executor import Executor
 from advisor.executor.requests import ABTest, SkippedRun, TrialRequest, Variant
 from advisor.gate import referee
-from advisor.gate.sequential_test import LOOKS, Decision, keep_or_drop
+from advisor.gate.sequential_test import LOOKS, ChangeRuling, keep_or_drop
 from advisor.model import UNFINISHED, Failure, Interval, MeasurePlan, Purpose, Run
 from advisor.objective import THROUGHPUT
 from advisor.quality import judge, patterns, read_measures
@@ -38,7 +38,7 @@ MARGIN = 1.2
 SEPARATOR = "--vs"
 NAMES = "ABCDEF"
 
-Verdict = Literal[
+VariantVerdict = Literal[
     "reference",
     "faster",
     "not slower",
@@ -197,10 +197,10 @@ class Arm:
     asked: invocation.Invocation
     ranks: int | None = None
     warm_up: Run | None = None
-    verdict: Verdict | None = None
+    verdict: VariantVerdict | None = None
     reason: str = ""
 
-    def drop(self, verdict: Verdict, reason: str = "") -> None:
+    def drop(self, verdict: VariantVerdict, reason: str = "") -> None:
         """Set its verdict; it is measured no more."""
         self.verdict, self.reason = verdict, reason
 
@@ -347,7 +347,7 @@ def measure(arms: list[Arm], args: argparse.Namespace, started: float) -> dict[s
     }
 
 
-def decision_of(rounds: Comparison, keep_if: float) -> Decision:
+def decision_of(rounds: Comparison, keep_if: float) -> ChangeRuling:
     """Sequential test of the second variant against the first, over the rounds that count."""
     gains = rounds.log_gains(THROUGHPUT, rounds.ab_test.names[-1], rounds.counted)
     return keep_or_drop(gains, math.log1p(keep_if))

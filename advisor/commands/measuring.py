@@ -60,7 +60,7 @@ RunTrial = Callable[[MeasurePlan, Candidate], Run | Failure]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class MeasuringCall:
     """Program of a call, on a machine and for a target."""
 
     asked: Invocation
@@ -165,7 +165,7 @@ def session_of(
     allow_writes: bool = False,
     seed: int | None = None,
     wait_s: float = 0.0,
-) -> Session:
+) -> MeasuringCall:
     """Session of a call, with its warnings on stderr."""
     require_program(asked.argv, asked.cwd, asked.environ)
     machine = node.machine if node else read_machine()
@@ -178,7 +178,7 @@ def session_of(
     progress = Progress(unit=asked.workload.unit, budget_s=budget_s)
     for note in (*asked.notes, *absent, *warnings):
         progress.note(note)
-    return Session(
+    return MeasuringCall(
         asked=asked,
         machine=machine,
         target=aimed,

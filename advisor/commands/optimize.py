@@ -11,7 +11,7 @@ from pathlib import Path
 
 from advisor import config as documents, errors, files, knobs, objective
 from advisor.commands import each_engine, invocation, output
-from advisor.commands.measuring import Session, node_of, session_of
+from advisor.commands.measuring import MeasuringCall, node_of, session_of
 from advisor.config.originals import Versions
 from advisor.errors import AdvisorError
 from advisor.executor.executor import Executor
@@ -22,7 +22,7 @@ from advisor.patches import proven_advice
 from advisor.quality import measure_key
 from advisor.report import archive, build, progress, verdict, writing
 from advisor.report.schema import Report
-from advisor.report.verdict import TuningResult
+from advisor.report.verdict import FinishedTuning
 from advisor.tuner.confirm import proven_candidate
 from advisor.tuner.decisions import decisions
 from advisor.tuner.pipeline import next_request
@@ -147,13 +147,13 @@ def tune(args: argparse.Namespace, command: list[str] | None) -> Report:
 
 
 @dataclass(kw_only=True)
-class Job:
+class TuningCall:
     """Program, places and answers of a call; its first run may correct the target."""
 
     args: argparse.Namespace
     typed: tuple[str, ...]
     """Command, if typed after `--`."""
-    session: Session
+    session: MeasuringCall
     objective: objective.Objective
     versions: tuple[Versions, ...]
     """Originals of each config, or of the settings file beside the command."""
@@ -200,7 +200,7 @@ class Job:
 
 def prepare(
     args: argparse.Namespace, command: list[str] | None, held: contextlib.ExitStack
-) -> Job:
+) -> TuningCall:
     """Check everything before the first run; `held` keeps a node."""
     asked = invocation.resolve(args.configs, command, workload=args.workload)
     asked = replace(asked, notes=[*asked.notes, *left_untuned(asked)])
@@ -229,7 +229,7 @@ def prepare(
         wait_s=args.wait,
     )
     state = asked.state()
-    return Job(
+    return TuningCall(
         args=args,
         typed=tuple(command or ()),
         session=session,
@@ -304,14 +304,14 @@ def refuse_without_result(stop: Stop) -> None:
         raise errors.TrialFailedError(result.kind, msg)
 
 
-def quality_key(job: Job) -> str:
+def quality_key(job: TuningCall) -> str:
     """Identity of what the quality command measures."""
     program = job.session.program
     argv = program.argv(Candidate(), program.commands["quality"])
     return measure_key(job.asked.workload.quality, argv)
 
 
-def context_of(job: Job) -> TuningContext:
+def context_of(job: TuningCall) -> TuningContext:
     """All that is known before the first process."""
     kept = job.versions[0].quality_reference(quality_key(job)) or {}
     asked, session, machine = job.asked, job.session, job.session.machine
@@ -337,7 +337,7 @@ def context_of(job: Job) -> TuningContext:
 
 
 def conclude(
-    job: Job, lab: Executor, stop: Stop | None, *, wall_s: float
+    job: TuningCall, lab: Executor, stop: Stop | None, *, wall_s: float
 ) -> tuple[Report, AdvisorError | None]:
     """Write the result and complete the report: a dry run's if refused."""
     state = (stop or next_request(job.context, job.answers)).state
@@ -353,7 +353,7 @@ def conclude(
     except AdvisorError as problem:
         refused = problem
     report = build.optimize_report(
-        TuningResult(
+        FinishedTuning(
             stop=stop,
             state=state,
             lab=lab,
@@ -397,7 +397,7 @@ def diff_of(program: Program, winner: Candidate) -> str:
     return "\n".join(diffs)
 
 
-def write_tuned(job: Job, winner: Candidate) -> tuple[Path, ...]:
+def write_tuned(job: TuningCall, winner: Candidate) -> tuple[Path, ...]:
     """Write the tuned configs, all or none; return their paths."""
     done: list[Path] = []
     with contextlib.ExitStack() as undo:

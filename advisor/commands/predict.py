@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from advisor import files, knobs, numbers
 from advisor.commands import invocation, output
-from advisor.commands.measuring import RunTrial, Session, session_of
+from advisor.commands.measuring import MeasuringCall, RunTrial, session_of
 from advisor.config import Document
 from advisor.errors import PredictionError, UsageError
 from advisor.executor.requests import COMMAND_LINE, contended
@@ -149,7 +149,7 @@ def needs_cuda(failure: Failure) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Findings:
+class TracedProgram:
     """Traces of a program, and how they were made."""
 
     traced: Traced
@@ -165,7 +165,7 @@ class Findings:
 
 def trace_program(
     asked: invocation.Invocation, run_trial: RunTrial, plan: MeasurePlan
-) -> Findings | Failure:
+) -> TracedProgram | Failure:
     """Trace the program with a card or without, then with another batch."""
     refused = ""
     first = run_trial(plan, Candidate())
@@ -181,7 +181,7 @@ def trace_program(
     used = first.cards[0] if first.cards else None
     card = profiles.match(used.name or "", used.total_gib) if used else None
     card = card and calibration.applied(card, calibration.kept(asked.state()))
-    found = Findings(
+    found = TracedProgram(
         traced=Traced(run=first, own=trace_of(first), measured_on=card),
         stand_in=plan.stand_in.title if plan.stand_in else None,
         refused=refused,
@@ -216,7 +216,7 @@ def autocast_too(
     asked: invocation.Invocation,
     run_trial: RunTrial,
     plan: MeasurePlan,
-    found: Findings | Failure,
+    found: TracedProgram | Failure,
 ) -> Traced | None:
     """Trace of a 32-bit program under autocast; None for others or failures."""
     if isinstance(found, Failure) or found.traced.run.effects.dtype != "float32":
@@ -331,7 +331,7 @@ def claimed(
 
 
 def next_step(
-    session: Session,
+    session: MeasuringCall,
     moved: Change,
     entry: Estimate,
     folder: Path | None,
@@ -358,7 +358,7 @@ def next_step(
 
 
 def notes(
-    found: Findings, cards: Sequence[GpuProfile], entries: Sequence[Estimate]
+    found: TracedProgram, cards: Sequence[GpuProfile], entries: Sequence[Estimate]
 ) -> list[str]:
     """Sentences on what the figures rest on."""
     traced, run, here = found.traced, found.traced.run, found.traced.measured_on

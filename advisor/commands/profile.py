@@ -8,7 +8,7 @@ from typing import Any
 
 from advisor import numbers
 from advisor.commands import invocation, output
-from advisor.commands.measuring import Session, node_of, session_of
+from advisor.commands.measuring import MeasuringCall, node_of, session_of
 from advisor.executor.comparison import neighbours
 from advisor.machine import target
 from advisor.model import TRAINING_STEPS, Candidate, Failure, MeasurePlan, Run, RunPhase
@@ -105,7 +105,9 @@ def plan_of(
     return replace(plan, min_steps=8, ceilings_workers=workers, ceilings_s=CEILINGS_S), RUNS
 
 
-def measure(session: Session, plan: MeasurePlan, runs: int) -> tuple[Run, ...] | Failure:
+def measure(
+    session: MeasuringCall, plan: MeasurePlan, runs: int
+) -> tuple[Run, ...] | Failure:
     """Equal runs of the program as it is."""
     done: list[Run] = []
     with session.trials() as run_trial:

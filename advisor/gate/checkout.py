@@ -15,7 +15,7 @@ from typing import Any
 from advisor.errors import NoBaselineError, UsageError
 from advisor.executor.engines.scratch_dir import scratch_folder
 from advisor.files import reading
-from advisor.gate.schema import ARMS, LoadedEntry, ProgramEntry, Revision, Variant
+from advisor.gate.schema import ARMS, Arm, LoadedEntry, ProgramEntry, Revision
 from advisor.model import Origins
 from advisor.probe.origins import FILE
 from advisor.runner.job import PROBE
@@ -305,8 +305,8 @@ HASH_CHARS = 16
 class Difference:
     """Files that differ between the arms."""
 
-    tops: Mapping[Variant, Path]
-    changed: Mapping[str, Mapping[Variant, str | None]]
+    tops: Mapping[Arm, Path]
+    changed: Mapping[str, Mapping[Arm, str | None]]
     """By file: SHA-256 in each arm, None where absent."""
     shared: tuple[Path, ...] = ()
     """Data that both arms were given on purpose."""
@@ -334,11 +334,11 @@ def difference(
     """Compare files of two checkouts; None if both are one folder."""
     if base.top == head.top:
         return None
-    tops: dict[Variant, Path] = {"base": base.top, "head": head.top}
+    tops: dict[Arm, Path] = {"base": base.top, "head": head.top}
     words = ("diff", "--name-only", "-z", "--no-renames", "--no-textconv")
     listed = git(head.top, *words, base.revision.sha or "HEAD")
     new = git(head.top, "ls-files", "-z", "--others", "--exclude-standard")
-    changed: dict[str, Mapping[Variant, str | None]] = {}
+    changed: dict[str, Mapping[Arm, str | None]] = {}
     for path in sorted({*(listed or "").split("\0"), *(new or "").split("\0")} - {""}):
         hashes = {arm: _digest(tops[arm] / path) for arm in ARMS}
         # a submodule has none
@@ -371,7 +371,7 @@ def loaded(scratch: Path, top: Path, between: Difference) -> LoadedEntry:
 
 def why_same_code(program: ProgramEntry) -> str | None:
     """Reason that both arms ran the same code."""
-    versions: dict[Variant, dict[str, set[str]]] = {"base": {}, "head": {}}
+    versions: dict[Arm, dict[str, set[str]]] = {"base": {}, "head": {}}
     for run in program.runs:
         own = run.loaded or LoadedEntry()
         if own.foreign:

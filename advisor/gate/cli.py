@@ -27,13 +27,13 @@ from advisor.executor.engines.turn import taken
 from advisor.files import Claim, claim
 from advisor.gate import checkout, config, github, history, report, setup_step
 from advisor.gate.process import ProcessRunner
-from advisor.gate.runner import Session, gate_rule, measured, say
-from advisor.gate.schema import ARMS, GateRecord, Inputs, Mode, Variant, Verdict
+from advisor.gate.runner import GateMeasurement, gate_rule, measured, say
+from advisor.gate.schema import ARMS, Arm, GateRecord, GateVerdict, Inputs, Mode
 from advisor.machine.host import read_machine
 from advisor.model import Machine
 from advisor.settings import parse_share
 
-UNFINISHED: dict[type[Exception], Verdict] = {
+UNFINISHED: dict[type[Exception], GateVerdict] = {
     errors.NoBaselineError: "no-baseline",
     errors.InterruptedByUserError: "invalid",
     errors.StateBusyError: "invalid",
@@ -142,7 +142,7 @@ def exit_code(record: GateRecord, *, bisect: bool) -> int:
 
 
 def _publish(
-    record: GateRecord, path: Path, job: github.Job, code: int, claimed: Claim | None
+    record: GateRecord, path: Path, job: github.GithubStep, code: int, claimed: Claim | None
 ) -> bool:
     """Publish the record; False if a place was not written."""
     if job.active:
@@ -163,7 +163,9 @@ def _publish(
     return published
 
 
-def _measure(args: argparse.Namespace, inputs: Inputs, job: github.Job) -> GateRecord:
+def _measure(
+    args: argparse.Namespace, inputs: Inputs, job: github.GithubStep
+) -> GateRecord:
     cwd = Path.cwd()
     unprotected = setup_step.unprotected(cwd)
     if os.geteuid() == 0:
@@ -190,7 +192,7 @@ def _measure(args: argparse.Namespace, inputs: Inputs, job: github.Job) -> GateR
                 p.name: known[p.name].workload.gate for p in programs if p.name in known
             }
             inputs = inputs.model_copy(update={"limits": limits})
-        arms: dict[Variant, checkout.Checkout] = {"base": base, "head": head}
+        arms: dict[Arm, checkout.Checkout] = {"base": base, "head": head}
         # A hosted runner throws it away; without isolation nothing prevents writes.
         hosted = os.environ.get("RUNNER_ENVIRONMENT") == "github-hosted"
         processes = ProcessRunner(
@@ -204,7 +206,7 @@ def _measure(args: argparse.Namespace, inputs: Inputs, job: github.Job) -> GateR
         )
         same = base.revision.sha == head.revision.sha and not head.revision.dirty
         mode: Mode = "history" if args.history else "noise" if same else "ab"
-        session = Session(
+        session = GateMeasurement(
             processes=processes,
             selected=programs,
             inputs=inputs,
@@ -239,9 +241,9 @@ def _hold_engine(
     return engine
 
 
-def _set_up(command: str, session: Session, cancel: threading.Event) -> None:
+def _set_up(command: str, session: GateMeasurement, cancel: threading.Event) -> None:
     arms, scratch = session.processes.arms, session.processes.scratch
-    different: tuple[Variant, ...] = ("head",) if arms["base"] is arms["head"] else ARMS
+    different: tuple[Arm, ...] = ("head",) if arms["base"] is arms["head"] else ARMS
     for arm in different:
         say(f"setting up {arm}")
         env = {"GPU_ADVISOR_ARM": arm, "GPU_ADVISOR_HEAD": str(arms["head"].top)}

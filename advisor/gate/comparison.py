@@ -14,11 +14,11 @@ from advisor.gate.schema import (
     ARMS,
     LARGEST,
     SMALLEST,
+    Arm,
     Cause,
     ProgramEntry,
     Rate,
     RunEntry,
-    Variant,
     WorkloadVerdict,
 )
 from advisor.gate.sequential_test import CORRELATED, Judgement, Outcome
@@ -46,7 +46,7 @@ CAUSES: dict[Outcome, Cause] = {
 }
 
 
-class Workload(NamedTuple):
+class ComparisonKey(NamedTuple):
     """Identity of one comparison, in parts."""
 
     program: str
@@ -79,14 +79,14 @@ def words(figure: str) -> tuple[str, str, str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class FigureComparison:
     """Figure of one workload, of both arms in each pair that counts."""
 
-    workload: Workload
+    workload: ComparisonKey
     program: ProgramEntry
     threshold: float
     """Share by which it may worsen."""
-    rates: Mapping[Variant, Sequence[Rate]]
+    rates: Mapping[Arm, Sequence[Rate]]
 
     @property
     def higher_is_better(self) -> bool:

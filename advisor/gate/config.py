@@ -19,7 +19,7 @@ SHORTEST_NAME = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
+class GateProgram:
     """Command that both arms run as it is."""
 
     name: str
@@ -58,7 +58,7 @@ def choose(
     command: str | None,
     *,
     typed: str = "--command CMD",
-) -> tuple[Program, ...]:
+) -> tuple[GateProgram, ...]:
     """Programs to gate, as head defines them. Raises UsageError, SettingsError.
 
     `typed`: how the caller takes a command.
@@ -72,7 +72,7 @@ def choose(
             raise UsageError(msg)
         folder = str(head.cwd.relative_to(head.top))
         entry = settings.Workload.model_construct(command=command, unit="unit")  # unchecked
-        return (Program(name=COMMAND, workload=entry, folder=folder, in_shell=True),)
+        return (GateProgram(name=COMMAND, workload=entry, folder=folder, in_shell=True),)
     known = declared(head)
     if not workloads and len(known) == 1:
         return tuple(known.values())
@@ -87,13 +87,13 @@ def choose(
     return tuple(known[name] for name in dict.fromkeys(workloads))
 
 
-def declared(checkout: Checkout) -> dict[str, Program]:
+def declared(checkout: Checkout) -> dict[str, GateProgram]:
     """Workloads of the settings for `checkout`. Raises SettingsError."""
     found = settings.load(settings.find(checkout.cwd))
     inside = found.root.is_relative_to(checkout.top)
     folder = str(found.root.relative_to(checkout.top)) if inside else "."
     return {
-        name: Program(
+        name: GateProgram(
             name=name,
             workload=entry,
             folder=folder,
@@ -103,7 +103,7 @@ def declared(checkout: Checkout) -> dict[str, Program]:
     }
 
 
-def why_not_comparable(program: Program, base: Checkout) -> str | None:
+def why_not_comparable(program: GateProgram, base: Checkout) -> str | None:
     if program.in_shell:
         return None
     other = declared(base).get(program.name)

@@ -21,7 +21,7 @@ from advisor.gate.schema import GateRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class GithubStep:
     """Files of a step; None outside GitHub."""
 
     output: Path | None = None
@@ -31,7 +31,9 @@ class Job:
     active: bool = False
 
 
-def take(environ: MutableMapping[str, str] = os.environ, keep: Collection[str] = ()) -> Job:
+def take(
+    environ: MutableMapping[str, str] = os.environ, keep: Collection[str] = ()
+) -> GithubStep:
     """Take the job's files and tokens from the environment."""
     names = sorted(
         name for name, value in environ.items() if is_withheld(name, value, keep)
@@ -42,7 +44,7 @@ def take(environ: MutableMapping[str, str] = os.environ, keep: Collection[str] =
     active = environ.get("GITHUB_ACTIONS") == "true"
     for name in names:
         del environ[name]
-    return Job(output=output, summary=summary, withheld=withheld, active=active)
+    return GithubStep(output=output, summary=summary, withheld=withheld, active=active)
 
 
 @contextlib.contextmanager

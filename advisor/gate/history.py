@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from advisor import stats
-from advisor.gate.comparison import CAUSES, Workload
+from advisor.gate.comparison import CAUSES, ComparisonKey
 from advisor.gate.schema import Better, GateRecord, Positive, ProgramEntry, Rate, Source
 from advisor.gate.verdict import led
 from advisor.model import digest_of
@@ -28,7 +28,7 @@ ALPHA = 0.001
 """Chance of a false alarm a session, over all the machine's series."""
 
 
-class Session(Part):
+class DailyRate(Part):
     """One day's rate of one workload."""
 
     series: str
@@ -40,18 +40,18 @@ class Session(Part):
     red: bool = False
 
 
-class History(Part):
+class RateHistory(Part):
     format: Literal[3] = 3
-    sessions: list[Session] = Field(default_factory=list)
+    sessions: list[DailyRate] = Field(default_factory=list)
 
-    def window(self, series: str) -> list[Session]:
+    def window(self, series: str) -> list[DailyRate]:
         """Latest sessions of a series, without red ones."""
         own = [each for each in self.sessions if each.series == series and not each.red]
         return own[-WINDOW:]
 
 
 def predict(
-    window: Sequence[Session],
+    window: Sequence[DailyRate],
     value: float,
     threshold: float,
     better: Better,
@@ -96,7 +96,7 @@ def _drop(
     return statistics.fmean(before) - statistics.fmean(after), reach
 
 
-def judge(past: History, record: GateRecord) -> tuple[GateRecord, History]:
+def judge(past: RateHistory, record: GateRecord) -> tuple[GateRecord, RateHistory]:
     """Judge the new sessions of `record` and append them."""
     threshold, sessions, verdicts = record.inputs.threshold, [], []
     machine = record.host.key if record.host else ""
@@ -116,7 +116,7 @@ def judge(past: History, record: GateRecord) -> tuple[GateRecord, History]:
             }
             found = predict(past.window(series), value, threshold, rate.better, len(beside))
             red = found["verdict"] == "regression"
-            sessions.append(Session(series=series, value=value, red=red, **day))
+            sessions.append(DailyRate(series=series, value=value, red=red, **day))
             found["cause"] = CAUSES.get(found["verdict"], "base-lacks-it")
             found |= {"better": rate.better, "unit": rate.unit, "source": source}
             found |= {"threshold": threshold, "head_units_per_s": value}
@@ -125,14 +125,16 @@ def judge(past: History, record: GateRecord) -> tuple[GateRecord, History]:
     return led(record, verdicts), longer
 
 
-def _rates(program: ProgramEntry) -> Iterator[tuple[Workload, Source | None, list[Rate]]]:
+def _rates(
+    program: ProgramEntry,
+) -> Iterator[tuple[ComparisonKey, Source | None, list[Rate]]]:
     """Rates of each workload that the session measured."""
     runs = [run for pair in program.kept for run in pair.runs]
     for key in dict.fromkeys(key for run in runs for key in run.rates):
-        workload = Workload(program.name, None if key == program.name else key)
+        workload = ComparisonKey(program.name, None if key == program.name else key)
         yield workload, runs[0].source, [run.rates[key] for run in runs if key in run.rates]
 
 
-def read(path: Path) -> History:
+def read(path: Path) -> RateHistory:
     """Read the history; empty without a file. Raises ReportError if malformed."""
-    return writing.read(path, History, "history") if path.exists() else History()
+    return writing.read(path, RateHistory, "history") if path.exists() else RateHistory()

@@ -20,15 +20,15 @@ from advisor.files import reading
 from advisor.gate import setup_step
 from advisor.gate.checkout import Checkout, Difference, left_file, loaded
 from advisor.gate.comparison import figures
-from advisor.gate.config import Program
+from advisor.gate.config import GateProgram
 from advisor.gate.schema import (
     LARGEST,
     SMALLEST,
+    Arm,
     Better,
     Rate,
     RunEntry,
     Source,
-    Variant,
 )
 from advisor.model import Candidate, Failure, MeasurePlan, OutputPattern, Run, Trial
 from advisor.runner.trial import not_judged
@@ -58,7 +58,7 @@ WHOLE_RUN_UNIT = "run"
 @dataclass(kw_only=True)
 class ProcessRunner:
     engine: Engine
-    arms: Mapping[Variant, Checkout]
+    arms: Mapping[Arm, Checkout]
     scratch: Path
     allow_writes: bool = False
     keep_network: bool = False
@@ -67,13 +67,13 @@ class ProcessRunner:
     between: Difference | None = None
     """Files that differ; None where both arms are one folder."""
     started: int = field(default=0, init=False)
-    seen: dict[Variant, list[Run]] = field(
+    seen: dict[Arm, list[Run]] = field(
         default_factory=lambda: {"base": [], "head": []}, init=False
     )
     """What the probe saw of each arm's sound runs, in order."""
 
     def run(
-        self, program: Program, arm: Variant, plan: MeasurePlan, limit_s: float
+        self, program: GateProgram, arm: Arm, plan: MeasurePlan, limit_s: float
     ) -> RunEntry:
         """Run one fresh process; record its failure."""
         checkout = self.arms[arm]
@@ -127,7 +127,7 @@ class ProcessRunner:
             remove_tree(str(scratch))
 
 
-def folder_of(program: Program, checkout: Checkout) -> Path:
+def folder_of(program: GateProgram, checkout: Checkout) -> Path:
     """Return where `program` runs. Raises UsageError outside of its checkout.
 
     A setup may leave a link there, and where a program may write its folder it writes for real.
@@ -142,13 +142,13 @@ def folder_of(program: Program, checkout: Checkout) -> Path:
     return cwd
 
 
-def rate_of(program: Program) -> OutputPattern:
+def rate_of(program: GateProgram) -> OutputPattern:
     """Rate that `program` prints; its last line with one counts."""
     pattern = program.workload.metric_regex or THROUGHPUT_LINE
     return OutputPattern(name=THROUGHPUT, pattern=pattern, matches="line")
 
 
-def environment(program: Program, arm: Variant, benchmark_json: Path) -> dict[str, str]:
+def environment(program: GateProgram, arm: Arm, benchmark_json: Path) -> dict[str, str]:
     own = {"GPU_ADVISOR_ARM": arm, BENCHMARK_JSON: str(benchmark_json)}
     env = program.workload.env | own
     command = program.workload.command
@@ -167,7 +167,7 @@ class NoRateError(Exception):
 
 
 def entry_of(
-    result: Run | Failure, program: Program, arm: Variant, scratch: Path
+    result: Run | Failure, program: GateProgram, arm: Arm, scratch: Path
 ) -> RunEntry:
     """Record of one process, from what it left in `scratch`."""
     record = RunEntry(arm=arm, wall_s=result.wall_s, cut_lines=result.cut_lines)
@@ -190,7 +190,7 @@ def entry_of(
 
 
 def _rates(
-    result: Run | Failure, program: Program, scratch: Path
+    result: Run | Failure, program: GateProgram, scratch: Path
 ) -> tuple[Source, dict[str, Rate]]:
     work = (
         result.whole_units or None

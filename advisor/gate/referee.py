@@ -28,11 +28,12 @@ from advisor.executor.engines.joint import make_engine
 from advisor.executor.engines.scratch_dir import cancellable, scratch_folder
 from advisor.executor.engines.turn import taken
 from advisor.gate import checkout, config, setup_step, verdict
-from advisor.gate.comparison import Comparison
+from advisor.gate.comparison import FigureComparison
 from advisor.gate.process import ProcessRunner
-from advisor.gate.runner import Rule, Session, say
+from advisor.gate.runner import GateMeasurement, StoppingRule, say
 from advisor.gate.schema import (
     ARMS,
+    Arm,
     Cause,
     GainEntry,
     Inputs,
@@ -41,9 +42,8 @@ from advisor.gate.schema import (
     RefereeCause,
     RefereeRecord,
     Ruling,
-    Variant,
 )
-from advisor.gate.sequential_test import ALPHA, LOOKS, Decision, keep_or_drop
+from advisor.gate.sequential_test import ALPHA, LOOKS, ChangeRuling, keep_or_drop
 from advisor.machine.host import read_machine
 from advisor.model import Effects, Run
 from advisor.settings import Workload
@@ -69,13 +69,13 @@ RULED_BY: dict[Cause, Ruling] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class RefereeVerdict:
     """Ruling on a change, with its cause and sentence."""
 
     ruling: Ruling
     cause: RefereeCause
     reason: str
-    decision: Decision | None = None
+    decision: ChangeRuling | None = None
     """None where no pair was needed, or none was measured."""
 
 
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace, command: Sequence[str] | None) -> int:
             msg = f"One workload is compared at a time, not {1 + len(others)}. Name one."
             raise UsageError(msg)
         base = stack.enter_context(checkout.base_of(head, args.base_ref, args.link))
-        arms: dict[Variant, checkout.Checkout] = {"base": base, "head": head}
+        arms: dict[Arm, checkout.Checkout] = {"base": base, "head": head}
         between = checkout.difference(base, head, shared)
         host = read_machine()
         uuid = host.gpus[0].uuid if host.gpus else None
@@ -116,13 +116,13 @@ def run(args: argparse.Namespace, command: Sequence[str] | None) -> int:
             taken(processes.engine, wait_s, cancel, lambda text: say(text, NAME))
         )
         judge = Judge(processes=processes, workload=program.workload, inputs=inputs)
-        rule = Rule(looks=LOOKS, settled=judge.settled, name=NAME, more=_budget_of)
-        session = Session(
+        rule = StoppingRule(looks=LOOKS, settled=judge.settled, name=NAME, more=_budget_of)
+        session = GateMeasurement(
             processes=processes, selected=(program,), inputs=inputs, rule=rule
         )
         if between is not None and not between.changed:
             reason = "no file differs between base and the working tree"
-            found = Verdict(ruling="drop", cause="no-change", reason=reason)
+            found = RefereeVerdict(ruling="drop", cause="no-change", reason=reason)
         else:
             session.run()
             found = judge.verdict(session.programs[program.name])
@@ -160,24 +160,26 @@ class Judge:
             return bool(verdict.without_pairs(entry, self.inputs))
         return True
 
-    def verdict(self, entry: ProgramEntry) -> Verdict:
+    def verdict(self, entry: ProgramEntry) -> RefereeVerdict:
         """Ruling on the pairs so far: other work first, since no gain excuses it."""
         if other := next(self._other_work(), None):
             return other
         found = list(verdict.matched(entry, self.inputs))
         for each in found:
-            if not isinstance(each, (Comparison, str)):
+            if not isinstance(each, (FigureComparison, str)):
                 ruling = RULED_BY.get(each.cause, "undecided")
                 spent = each.cause == "not-measured" and entry.stopped is not None
                 cause = "budget" if spent else each.cause
-                return Verdict(ruling=ruling, cause=cause, reason=each.reason)
-        rates = [each for each in found if isinstance(each, Comparison)]
+                return RefereeVerdict(ruling=ruling, cause=cause, reason=each.reason)
+        rates = [each for each in found if isinstance(each, FigureComparison)]
         return self._by_gain(rates, entry)
 
-    def _by_gain(self, rates: Sequence[Comparison], entry: ProgramEntry) -> Verdict:
+    def _by_gain(
+        self, rates: Sequence[FigureComparison], entry: ProgramEntry
+    ) -> RefereeVerdict:
         if not rates:
             reason = f"no pair was measured ({entry.stopped or 'not begun'})"
-            return Verdict(ruling="undecided", cause="not-measured", reason=reason)
+            return RefereeVerdict(ruling="undecided", cause="not-measured", reason=reason)
         pairs = zip(*(each.differences for each in rates), strict=True)
         # of a suite the mean of its log gains: each benchmark counts alike
         gains = [-math.fsum(pair) / len(pair) for pair in pairs]
@@ -196,7 +198,7 @@ class Judge:
                     "base and head were measured on items of unequal cost, which may explain "
                     "the difference; shuffle the data, or let a run go to its end"
                 )
-                return Verdict(
+                return RefereeVerdict(
                     ruling="undecided",
                     cause="unequal-items",
                     reason=reason,
@@ -214,32 +216,34 @@ class Judge:
             cause, reason = "budget", f"{reason}: {entry.stopped}"
         elif decision.ruling == "undecided" and decision.correlated:
             reason = f"{reason}: consecutive pairs are alike, so they are not independent"
-        return Verdict(
+        return RefereeVerdict(
             ruling=decision.ruling, cause=cause, reason=reason, decision=decision
         )
 
-    def _other_work(self) -> Iterator[Verdict]:
+    def _other_work(self) -> Iterator[RefereeVerdict]:
         """Ways in which head's work is not base's, by what the probe saw of both."""
         base, head = (self.processes.seen[arm] for arm in ARMS)
         if not base or not head:
             return
         if smaller := smaller_model(base[-1].effects, head[-1].effects):
-            yield Verdict(ruling="drop", cause="smaller-model", reason=smaller)
+            yield RefereeVerdict(ruling="drop", cause="smaller-model", reason=smaller)
         for sentence in work_differences(base, head):
-            yield Verdict(ruling="drop", cause="other-work", reason=sentence)
+            yield RefereeVerdict(ruling="drop", cause="other-work", reason=sentence)
         for each in same_work.differences(base, head[-1]):
             if each.cause not in self.workload.accept:
-                yield Verdict(ruling="drop", cause="other-work", reason=each.sentence)
+                yield RefereeVerdict(
+                    ruling="drop", cause="other-work", reason=each.sentence
+                )
         if late := later_end(base[-1], head[-1]):
-            yield Verdict(ruling="drop", cause="work-after-the-steps", reason=late)
+            yield RefereeVerdict(ruling="drop", cause="work-after-the-steps", reason=late)
         if lost := output_check.output_regression(base, head[-1]):
-            yield Verdict(ruling="drop", cause="other-outputs", reason=lost)
+            yield RefereeVerdict(ruling="drop", cause="other-outputs", reason=lost)
         if apart := outputs_apart(base, head[-1]):
             reason = (
                 f"outputs of the same inputs differ by {numbers.percent(apart)}, "
                 "which is more than rounding"
             )
-            yield Verdict(ruling="drop", cause="other-outputs", reason=reason)
+            yield RefereeVerdict(ruling="drop", cause="other-outputs", reason=reason)
 
 
 def smaller_model(base: Effects, head: Effects) -> str:
@@ -294,9 +298,9 @@ def outputs_apart(base: Sequence[Run], head: Run) -> float | None:
 
 
 def record_of(
-    found: Verdict,
+    found: RefereeVerdict,
     entry: ProgramEntry,
-    arms: Mapping[Variant, checkout.Checkout],
+    arms: Mapping[Arm, checkout.Checkout],
     wanted: float,
 ) -> RefereeRecord:
     units: set[str] = set()
@@ -329,7 +333,7 @@ def record_of(
     )
 
 
-def _gain(decision: Decision) -> GainEntry:
+def _gain(decision: ChangeRuling) -> GainEntry:
     return GainEntry(
         ratio=math.exp(decision.gain.estimate),
         low=_ratio(decision.gain.low),
@@ -344,7 +348,7 @@ def _ratio(log: float) -> float | None:
 
 
 def next_command(
-    found: Verdict, args: argparse.Namespace, wanted: float, line: str | None
+    found: RefereeVerdict, args: argparse.Namespace, wanted: float, line: str | None
 ) -> str | None:
     """What to type next; None where a person has to look."""
     if found.cause not in {"noise", "budget"}:

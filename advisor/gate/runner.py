@@ -13,17 +13,17 @@ from advisor import numbers
 from advisor.errors import InterruptedByUserError
 from advisor.executor.executor import Budget
 from advisor.gate import config, github, verdict
-from advisor.gate.config import Program
+from advisor.gate.config import GateProgram
 from advisor.gate.process import WHOLE, WINDOW, ProcessRunner
 from advisor.gate.schema import (
     ARMS,
+    Arm,
     GateRecord,
     Inputs,
     Mode,
     PairEntry,
     ProgramEntry,
     RunEntry,
-    Variant,
 )
 from advisor.gate.sequential_test import LOOKS
 from advisor.model import Machine, MeasurePlan, digest_of
@@ -36,7 +36,7 @@ LOOKS_OF: dict[Mode, tuple[int, ...]] = {"ab": LOOKS, "noise": (12,), "history":
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class StoppingRule:
     """When enough pairs were measured."""
 
     looks: tuple[int, ...]
@@ -51,7 +51,7 @@ class Rule:
     """A pair with any load of others is measured again."""
 
 
-def gate_rule(inputs: Inputs, mode: Mode) -> Rule:
+def gate_rule(inputs: Inputs, mode: Mode) -> StoppingRule:
     """Rule of a gate: every workload has its verdict."""
 
     def settled(programs: Sequence[ProgramEntry], name: str) -> bool:
@@ -59,7 +59,7 @@ def gate_rule(inputs: Inputs, mode: Mode) -> Rule:
         return verdict.settled(record, next(each for each in programs if each.name == name))
 
     # another day's runs are those of a quiet machine
-    return Rule(looks=LOOKS_OF[mode], settled=settled, quiet=mode == "history")
+    return StoppingRule(looks=LOOKS_OF[mode], settled=settled, quiet=mode == "history")
 
 
 MARGIN = 1.2
@@ -72,23 +72,23 @@ SHORT_RUN_S = 10.0
 """A program this short runs to its end, whatever the budget."""
 
 
-def orders(seed: int) -> Iterator[tuple[Variant, Variant]]:
+def orders(seed: int) -> Iterator[tuple[Arm, Arm]]:
     """Random orders; two pairs hold both, so no drift favours an arm."""
     rng = random.Random(seed)  # noqa: S311  no secret hangs on it
     while True:
-        block: list[tuple[Variant, Variant]] = [ARMS, ("head", "base")]
+        block: list[tuple[Arm, Arm]] = [ARMS, ("head", "base")]
         rng.shuffle(block)
         yield from block
 
 
 @dataclass(kw_only=True)
-class Session:
+class GateMeasurement:
     """Timed part of a gate."""
 
     processes: ProcessRunner
-    selected: tuple[Program, ...]
+    selected: tuple[GateProgram, ...]
     inputs: Inputs
-    rule: Rule
+    rule: StoppingRule
     programs: dict[str, ProgramEntry] = field(default_factory=dict, init=False)
     plans: dict[str, MeasurePlan] = field(default_factory=dict, init=False)
     budget: Budget = field(init=False)
@@ -138,7 +138,7 @@ class Session:
             for program in open_programs:
                 self._measure_pair(program)
 
-    def _warm_up(self, program: Program) -> None:
+    def _warm_up(self, program: GateProgram) -> None:
         """Run each arm once, uncounted.
 
         A short one runs to its end, to compare its work; else a window is measured.
@@ -178,7 +178,7 @@ class Session:
         takes = f"{shortest} to {longest}" if fewest < most else longest
         return f"a pair takes about {numbers.duration(pair_s)}, so {pairs} take {takes}"
 
-    def _open(self) -> list[Program]:
+    def _open(self) -> list[GateProgram]:
         """Programs that another pair could still decide."""
         entries, looks, found = tuple(self.programs.values()), self.rule.looks, []
         for program in self.selected:
@@ -202,7 +202,7 @@ class Session:
             f"{left_s / 60:.1f} are left; give {self.rule.more(enough)} or more, or a shorter run"
         )
 
-    def _measure_pair(self, program: Program) -> None:
+    def _measure_pair(self, program: GateProgram) -> None:
         """Run the next pair; one that does not count is repeated alike."""
         entry = self.programs[program.name]
         order = next(itertools.islice(orders(self.inputs.seed), len(entry.kept), None))
@@ -222,7 +222,7 @@ class Session:
         say(line, self.rule.name)
 
     def _run(
-        self, program: Program, arm: Variant, limit_s: float | None = None
+        self, program: GateProgram, arm: Arm, limit_s: float | None = None
     ) -> RunEntry:
         plan = self.plans[program.name]
         if limit_s is None:
@@ -266,7 +266,7 @@ def _summary(pair: PairEntry) -> str:
     return f"pair {pair.number} ({pair.order}){said}"
 
 
-def measured(session: Session, host: Machine, mode: Mode) -> GateRecord:
+def measured(session: GateMeasurement, host: Machine, mode: Mode) -> GateRecord:
     facts: dict[str, object] = {"host": host}
     facts |= {arm: code.revision for arm, code in session.processes.arms.items()}
     try:

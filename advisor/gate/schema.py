@@ -12,11 +12,13 @@ from advisor.model import Disturbance, Failure, Machine, Telemetry
 from advisor.report.schema import Part
 from advisor.settings import GateLimits
 
-Variant = Literal["base", "head"]
+Arm = Literal["base", "head"]
 Source = Literal[
     "throughput line", "probe", "whole-run time", "pytest-benchmark", "benchmark JSON"
 ]
-Verdict = Literal["regression", "error", "invalid", "no-baseline", "inconclusive", "pass"]
+GateVerdict = Literal[
+    "regression", "error", "invalid", "no-baseline", "inconclusive", "pass"
+]
 """Worst first; a gate has the worst of its workloads."""
 Cause = Literal[
     "slower",
@@ -40,7 +42,7 @@ SMALLEST, LARGEST = 1e-100, 1e100
 """Bounds of a rate or figure: the ratio of any two is a number of ordinary size."""
 Positive = Annotated[float, Field(ge=SMALLEST, le=LARGEST, allow_inf_nan=False)]
 
-ARMS: tuple[Variant, Variant] = ("base", "head")
+ARMS: tuple[Arm, Arm] = ("base", "head")
 
 
 class Rate(Part):
@@ -76,7 +78,7 @@ class LoadedEntry(Part):
 class RunEntry(Part):
     """One process of one arm."""
 
-    arm: Variant
+    arm: Arm
     wall_s: float
     """Wall time of the whole process."""
     source: Source | None = None
@@ -157,7 +159,7 @@ class WorkloadVerdict(Part):
     better: Better = "higher"
     threshold: float | None = None
     """The share that was allowed; null where nothing was compared."""
-    verdict: Verdict
+    verdict: GateVerdict
     cause: Cause
     reason: str
     slowdown_pct: float | None = None
@@ -207,7 +209,7 @@ class Inputs(Part):
 class GateRecord(Part):
     """gate.json: the verdict and its figures first."""
 
-    verdict: Verdict
+    verdict: GateVerdict
     slowdown_pct: float | None = None
     ci_low_pct: float | None = None
     ci_high_pct: float | None = None

@@ -116,7 +116,7 @@ EVIDENT_PAIRS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class ChangeRuling:
     """Whether a change is worth keeping, on the scale of log gains."""
 
     ruling: Ruling
@@ -128,7 +128,7 @@ class Decision:
     """Serial correlation withheld a ruling that the bounds gave."""
 
 
-def keep_or_drop(gains: Sequence[float], wanted: float) -> Decision:
+def keep_or_drop(gains: Sequence[float], wanted: float) -> ChangeRuling:
     """Rule on a change from the log gains of its ordered, valid pairs.
 
     `wanted`: the log gain that is worth keeping, above zero. A change is dropped once a gain of
@@ -161,8 +161,8 @@ def _evidently_slower(gains: Sequence[float]) -> bool:
 
 def _decision(
     ruling: Ruling, gains: Sequence[float], spent: float, *, correlated: bool = False
-) -> Decision:
-    return Decision(
+) -> ChangeRuling:
+    return ChangeRuling(
         ruling=ruling,
         gain=stats.walsh_interval(gains, spent),
         confidence=1 - 2 * spent,

@@ -11,19 +11,19 @@ from typing import NamedTuple, get_args
 from advisor import stats
 from advisor.executor.comparison import loads_alike
 from advisor.gate import checkout
-from advisor.gate.comparison import THROUGHPUT, Comparison, Workload
+from advisor.gate.comparison import THROUGHPUT, ComparisonKey, FigureComparison
 from advisor.gate.schema import (
     ARMS,
+    Arm,
     Cause,
     GateRecord,
+    GateVerdict,
     Inputs,
     Mode,
     PairEntry,
     ProgramEntry,
     Rate,
     RunEntry,
-    Variant,
-    Verdict,
     WorkloadVerdict,
 )
 from advisor.gate.sequential_test import LOOKS, judge, level
@@ -124,7 +124,7 @@ def statement(pairs: Sequence[PairEntry]) -> str:
     return "verified"
 
 
-PRECEDENCE: tuple[Verdict, ...] = get_args(Verdict)
+PRECEDENCE: tuple[GateVerdict, ...] = get_args(GateVerdict)
 WORK_TOLERANCE = 0.01
 """Share of units that a run ended by itself may lack."""
 
@@ -134,7 +134,7 @@ def decide(
 ) -> GateRecord:
     """Verdict on all `programs`; on equal code none is a regression."""
     found = [each for program in programs for each in matched(program, inputs)]
-    comparable = [each for each in found if isinstance(each, Comparison)]
+    comparable = [each for each in found if isinstance(each, FigureComparison)]
     verdicts = [each for each in found if isinstance(each, WorkloadVerdict)]
     taus = {each.workload: each.tau for each in comparable}
     judgements = judge({each.workload: each.differences for each in comparable}, taus)
@@ -187,7 +187,7 @@ def _worst_first(workload: WorkloadVerdict) -> tuple[int, float, str]:
     return PRECEDENCE.index(workload.verdict), worsening, workload.name
 
 
-def _smallest_threshold(compared: Comparison) -> list[str]:
+def _smallest_threshold(compared: FigureComparison) -> list[str]:
     """Smallest threshold in percent that equal runs pass, whichever is head."""
     pairs = len(compared.differences)
     look = max(n for n in LOOKS if n <= max(pairs, LOOKS[0]))
@@ -203,14 +203,14 @@ def _smallest_threshold(compared: Comparison) -> list[str]:
 class Closed(NamedTuple):
     """Verdict that no pair can change."""
 
-    verdict: Verdict
+    verdict: GateVerdict
     cause: Cause
     reason: str
 
 
 def without_pairs(program: ProgramEntry, inputs: Inputs) -> Closed | None:
     """Verdict that no pair can change; None if its pairs decide."""
-    whole = Workload(program.name)
+    whole = ComparisonKey(program.name)
     if program.error:
         return Closed("error", "not-measured", program.error)
     if program.no_baseline:
@@ -240,7 +240,7 @@ OTHER_KIND = "nothing would be compared any more: let head measure it as base do
 
 
 def _without_base(
-    workload: Workload,
+    workload: ComparisonKey,
     cause: Cause,
     reason: str,
     program: ProgramEntry,
@@ -261,34 +261,34 @@ def _without_base(
     return Closed("error", cause, stated)
 
 
-def _may_be_missing(workload: Workload, inputs: Inputs) -> bool:
+def _may_be_missing(workload: ComparisonKey, inputs: Inputs) -> bool:
     return bool({workload.name, workload.benchmark} & set(inputs.allow_removed))
 
 
 def matched(
     program: ProgramEntry, inputs: Inputs
-) -> Iterator[Comparison | WorkloadVerdict | str]:
+) -> Iterator[FigureComparison | WorkloadVerdict | str]:
     """Comparisons, verdicts without comparison, and notes."""
     closed, pairs = without_pairs(program, inputs), len(program.kept)
     if not pairs and not closed:
         stated = f"no pair was measured ({program.stopped or 'not begun'})"
         closed = Closed("inconclusive", "not-measured", stated)
     if closed:
-        yield Workload(program.name).verdict(**closed._asdict(), pairs=pairs)
+        yield ComparisonKey(program.name).verdict(**closed._asdict(), pairs=pairs)
         return
     limits = inputs.limits.get(program.name, GateLimits())
     figures = limits.shares()
     share = figures.pop(THROUGHPUT, inputs.threshold)
-    runs: dict[Variant, list[RunEntry]] = {
+    runs: dict[Arm, list[RunEntry]] = {
         arm: [getattr(pair, arm) for pair in program.kept] for arm in ARMS
     }
-    shares: dict[Workload, float] = {}
+    shares: dict[ComparisonKey, float] = {}
     for run in (*runs["base"], *runs["head"]):
         for key in run.rates:
-            workload = Workload(program.name, None if key == program.name else key)
+            workload = ComparisonKey(program.name, None if key == program.name else key)
             shares[workload] = limits.benchmarks.get(key, share)
     for figure, allowed in figures.items():
-        shares[Workload(program.name, figure=figure)] = allowed
+        shares[ComparisonKey(program.name, figure=figure)] = allowed
     unused = set(limits.benchmarks)
     for workload, threshold in shares.items():
         rates = {arm: list(filter(None, map(workload.read, runs[arm]))) for arm in ARMS}
@@ -307,14 +307,14 @@ def matched(
             yield workload.verdict(**problem._asdict(), pairs=pairs)
             continue
         unused -= {workload.benchmark}
-        yield Comparison(
+        yield FigureComparison(
             workload=workload, program=program, threshold=threshold, rates=rates
         )
     for name in sorted(unused):
         yield f"gpu-advisor.toml bounds {name!r}, which was not compared"
 
 
-def _absent(name: str, rates: Mapping[Variant, list[Rate]], runs: int) -> Closed | None:
+def _absent(name: str, rates: Mapping[Arm, list[Rate]], runs: int) -> Closed | None:
     base, head = (len(rates[arm]) for arm in ARMS)
     if base == head == runs:
         return None
@@ -336,10 +336,10 @@ def _absent(name: str, rates: Mapping[Variant, list[Rate]], runs: int) -> Closed
 
 
 def _different(
-    rates: Mapping[Variant, list[Rate]], runs: Mapping[Variant, list[RunEntry]]
+    rates: Mapping[Arm, list[Rate]], runs: Mapping[Arm, list[RunEntry]]
 ) -> Closed | None:
     """Rates of different kinds are never compared."""
-    kinds: dict[Variant, set[tuple[str | None, str, str, str]]] = {}
+    kinds: dict[Arm, set[tuple[str | None, str, str, str]]] = {}
     for arm in ARMS:
         pairs = zip(runs[arm], rates[arm], strict=True)
         kinds[arm] = {
@@ -363,7 +363,7 @@ def _different(
     return Closed("no-baseline", "other-unit", stated)
 
 
-def _less_work(rates: Mapping[Variant, list[Rate]]) -> Closed | None:
+def _less_work(rates: Mapping[Arm, list[Rate]]) -> Closed | None:
     work = {}
     for arm in ARMS:
         known = [rate.work for rate in rates[arm] if rate.work is not None]

@@ -261,7 +261,7 @@ class RunPhase:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class NetworkStage:
     """Network of a multi-network inference."""
 
     name: str
@@ -385,7 +385,7 @@ class Run:
     wait_share: float | None = None
     """Share of the window in the loader's `__next__`; None without a loader."""
     shares: Shares = field(default_factory=Shares)
-    stages: tuple[Stage, ...] = ()
+    stages: tuple[NetworkStage, ...] = ()
     """Networks in turn in an inference, by their first calls."""
     phases: tuple[RunPhase, ...] = ()
     """Phases of the whole process, whose seconds sum to its wall time; none for several ranks."""

@@ -12,7 +12,7 @@ from advisor.prediction.trace import Operation, Trace, at_batch
 from advisor.probe.op_trace import ATTENTION, CONVOLUTION, GROUPED, MATRIX, OTHER
 
 
-class Rates(NamedTuple):
+class ReachedShares(NamedTuple):
     """Shares of a card's peak rates that programs reach."""
 
     compute: dict[int, float]
@@ -20,12 +20,12 @@ class Rates(NamedTuple):
     bandwidth: float
 
 
-INFERENCE = Rates(
+INFERENCE = ReachedShares(
     compute={MATRIX: 0.9, CONVOLUTION: 0.9, GROUPED: 0.4, ATTENTION: 0.9, OTHER: 1.0},
     bandwidth=0.7,
 )
 """Fitted on 52 models of timm's RTX 3090 table; see docs/prediction.md."""
-TRAINING = Rates(
+TRAINING = ReachedShares(
     compute={MATRIX: 0.9, CONVOLUTION: 0.9, GROUPED: 0.1, ATTENTION: 0.3, OTHER: 1.0},
     bandwidth=0.55,
 )
@@ -58,7 +58,7 @@ class StepTime(NamedTuple):
     """launches, compute or bandwidth."""
 
 
-def step_time(trace: Trace, card: GpuProfile, rates: Rates = INFERENCE) -> StepTime:
+def step_time(trace: Trace, card: GpuProfile, rates: ReachedShares = INFERENCE) -> StepTime:
     """Time of one step of `trace` on `card`; the host launches ahead of the card."""
     seconds = {"compute": 0.0, "bandwidth": 0.0}
     for op in trace.ops:
@@ -122,7 +122,7 @@ class Traced:
         return [size for size in sizes if size >= 1 and size.is_integer()]
 
     @property
-    def rates(self) -> Rates:
+    def rates(self) -> ReachedShares:
         """Shares of peak rates that such programs reach."""
         return TRAINING if self.run.trains else INFERENCE
 

@@ -84,7 +84,7 @@ def _hook(owner: Any, name: str, act: Callable[..., None]) -> None:
 
 def start_recording(path: str, when_imported: Callable[[Any], None]) -> None:
     """Record each parser's options, then end the process."""
-    recorder = Recorder(path)
+    recorder = OptionRecorder(path)
     os.environ.setdefault("PYTHON_TYRO_BACKEND", "argparse")  # its copy, hooked below
     when_imported(
         {name: functools.partial(hook, recorder) for name, hook in LIBRARIES.items()}
@@ -92,7 +92,7 @@ def start_recording(path: str, when_imported: Callable[[Any], None]) -> None:
     _hook_exec(recorder)
 
 
-class Recorder:
+class OptionRecorder:
     """Options found so far, written before the process ends."""
 
     def __init__(self, path: str) -> None:
@@ -151,7 +151,7 @@ def _option(flags: Iterable[Any], default: Any, form: str = "joint", **more: Any
     }
 
 
-def _hook_argparse(recorder: Recorder, argparse: Any) -> None:
+def _hook_argparse(recorder: OptionRecorder, argparse: Any) -> None:
     def keep(parser: Any, result: Any, nested: list[Any]) -> None:
         launches = type(parser).__module__.startswith(("hydra.", "torch.distributed"))
         if launches or "hydra" in str(parser.description).lower():  # Hydra composes later
@@ -281,7 +281,7 @@ def _flat(node: Any, above: str = "") -> Iterator[tuple[str, Any]]:
             yield path, value
 
 
-def _hook_click(recorder: Recorder, core: Any) -> None:
+def _hook_click(recorder: OptionRecorder, core: Any) -> None:
     """click and typer: every command reached."""
 
     def reached(
@@ -293,20 +293,20 @@ def _hook_click(recorder: Recorder, core: Any) -> None:
     _hook(core.Command, "make_context", reached)
 
 
-def _hook_absl(recorder: Recorder, flags: Any) -> None:
+def _hook_absl(recorder: OptionRecorder, flags: Any) -> None:
     """absl: every declared flag, after parsing."""
     add = functools.partial(recorder.add, library="absl")
     _hook(flags.FlagValues, "__call__", lambda _, held, *__, **___: add(_of_absl(held)))
 
 
-def _hook_hydra(recorder: Recorder, loader: Any) -> None:
+def _hook_hydra(recorder: OptionRecorder, loader: Any) -> None:
     """Hydra: the composed config."""
     add = functools.partial(recorder.add, library="hydra")
     composer = loader.ConfigLoaderImpl
     _hook(composer, "load_configuration", lambda made, *_, **__: add(_of_config(made)))
 
 
-def _hook_omegaconf(recorder: Recorder, omegaconf: Any) -> None:
+def _hook_omegaconf(recorder: OptionRecorder, omegaconf: Any) -> None:
     """OmegaConf: merges of command-line words."""
     conf = omegaconf.OmegaConf
     from_words: list[Any] = []
@@ -321,7 +321,7 @@ def _hook_omegaconf(recorder: Recorder, omegaconf: Any) -> None:
         _hook(conf, name, merged)
 
 
-def _hook_fire(recorder: Recorder, core: Any) -> None:
+def _hook_fire(recorder: OptionRecorder, core: Any) -> None:
     """Fire: the parameters of each function or class that it calls."""
 
     def called(_: Any, function: Any, *__: Any) -> None:
@@ -341,7 +341,7 @@ def _of_parameters(function: Any) -> Iterator[Option]:
             yield _option([f"--{name}"], parameter.default)
 
 
-def _hook_dataclass_parser(recorder: Recorder, parsing: Any, library: str) -> None:
+def _hook_dataclass_parser(recorder: OptionRecorder, parsing: Any, library: str) -> None:
     """draccus and pyrallis: fields of the config that was made."""
 
     def made(config: Any, *_: Any, **__: Any) -> None:
@@ -351,7 +351,7 @@ def _hook_dataclass_parser(recorder: Recorder, parsing: Any, library: str) -> No
     _hook(parsing.ArgumentParser, "parse_args", made)
 
 
-def _hook_exec(recorder: Recorder) -> None:
+def _hook_exec(recorder: OptionRecorder) -> None:
     """Globals that executed code overrides from the command line."""
     before = builtins.exec
 
@@ -373,7 +373,7 @@ def _hook_exec(recorder: Recorder) -> None:
     builtins.exec = run
 
 
-LIBRARIES: dict[str, Callable[[Recorder, Any], None]] = {
+LIBRARIES: dict[str, Callable[[OptionRecorder, Any], None]] = {
     "argparse": _hook_argparse,
     "tyro._backends._argparse": _hook_argparse,
     "absl.flags._flagvalues": _hook_absl,

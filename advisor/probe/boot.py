@@ -54,7 +54,7 @@ def start(spec_path: str) -> None:
     if session.spec.get("layered"):
         _part("renames").install()
     if session.spec.get("origins"):
-        sys.addaudithook(_part("origins").Origins(session).hear)
+        sys.addaudithook(_part("origins").OriginListener(session).hear)
     compiler = "torch._dynamo.eval_frame"
     actions: dict[str, Action] = {
         **dict.fromkeys(SAVER_MODULES, guard.wrap_savers),

@@ -22,7 +22,7 @@ LINES = 4000
 HASHED_BYTES = 16 << 20
 
 
-class Origins:
+class OriginListener:
     """Tells of each file once."""
 
     def __init__(self, session: Session) -> None:

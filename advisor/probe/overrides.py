@@ -40,7 +40,7 @@ AFTER_COMPILING = 3
 """Warm-up calls after a compilation: backwards are compiled late."""
 
 
-class Override:
+class AppliedOverride:
     """A setting that was asked for, and how often it was applied."""
 
     def __init__(self, session: Session, asked: dict[str, Any]) -> None:
@@ -90,7 +90,7 @@ def install(torch: Any, session: Session) -> None:
     if cap:
         _cap_memory(torch, session, float(cap))
     asked = session.plan.get("overrides") or ()
-    session.overrides = [Override(session, each) for each in asked]
+    session.overrides = [AppliedOverride(session, each) for each in asked]
     loader = []
     for override in session.overrides:
         if override.knob in PROCESS_WIDE:
@@ -105,7 +105,7 @@ def install(torch: Any, session: Session) -> None:
         _loader(torch, session, site, list(several))
 
 
-def _change_module(torch: Any, override: Override, module: Any) -> str | None:
+def _change_module(torch: Any, override: AppliedOverride, module: Any) -> str | None:
     device = str(next(module.parameters()).device.type)
     if override.knob in ON_CARD and device != "cuda":
         return f"the model runs on {device}, where this setting does nothing"
@@ -151,7 +151,7 @@ def _used_cards(torch: Any) -> set[int]:
 
 
 def _loader(
-    torch: Any, session: Session, site: str | None, several: Sequence[Override]
+    torch: Any, session: Session, site: str | None, several: Sequence[AppliedOverride]
 ) -> None:
     """Set arguments of the DataLoaders that are built at `site`."""
     loader = torch.utils.data.DataLoader
@@ -167,7 +167,7 @@ def _loader(
         build(self, *args, **kwargs)
 
 
-def _rearrange(given: dict[str, Any], several: Sequence[Override]) -> None:
+def _rearrange(given: dict[str, Any], several: Sequence[AppliedOverride]) -> None:
     """Put values into a DataLoader's arguments, its workers first: others need them."""
     for override in sorted(several, key=lambda each: each.knob != "num_workers"):
         override.apply(_argument, given)
@@ -175,7 +175,7 @@ def _rearrange(given: dict[str, Any], several: Sequence[Override]) -> None:
         given.update({name: v for name, v in WITHOUT_WORKERS.items() if name in given})
 
 
-def _argument(torch: Any, override: Override, given: dict[str, Any]) -> str | None:
+def _argument(torch: Any, override: AppliedOverride, given: dict[str, Any]) -> str | None:
     """Put one value into a DataLoader's arguments, or return why not."""
     name, value = override.knob, override.value
     if name == "batch_size":
@@ -208,7 +208,7 @@ def _resized(given: dict[str, Any], batch: int) -> bool:
     return True
 
 
-def _non_blocking(torch: Any, override: Override) -> None:
+def _non_blocking(torch: Any, override: AppliedOverride) -> None:
     def copy(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
         stated = "non_blocking" in kwargs or any(isinstance(arg, bool) for arg in args)
         if stated or override.session.muted or self.device.type != "cpu":
@@ -221,7 +221,7 @@ def _non_blocking(torch: Any, override: Override) -> None:
         override.session.patches.wrap(torch.Tensor, name)(copy)
 
 
-def _fused(torch: Any, override: Override) -> None:
+def _fused(torch: Any, override: AppliedOverride) -> None:
     """Make an optimizer fused where all its parameters are on a GPU."""
 
     @override.session.patches.wrap(torch.optim.Optimizer, "__init__")
@@ -242,10 +242,10 @@ def _fused(torch: Any, override: Override) -> None:
 # act from its second call on.
 _open = threading.local()
 _dtype: Any = None
-_asked: Override | None = None
+_asked: AppliedOverride | None = None
 
 
-def _autocast(torch: Any, override: Override, module: Any) -> str | None:
+def _autocast(torch: Any, override: AppliedOverride, module: Any) -> str | None:
     global _dtype, _asked
     _dtype, _asked = getattr(torch, override.value), override
     hooks = (
@@ -276,7 +276,7 @@ def _leave_autocast(module: Any, args: Any, output: Any) -> Any:
     return output.float() if one and output.dtype == _dtype else output
 
 
-def _channels_last(torch: Any, override: Override, module: Any) -> str | None:
+def _channels_last(torch: Any, override: AppliedOverride, module: Any) -> str | None:
     """Convert parameters in place; undo leaves them, as others share them."""
     if not any(parameter.dim() == 4 for parameter in module.parameters()):
         return "the model has no 2-d convolution"
@@ -297,7 +297,7 @@ def _laid_out(module: Any, args: Any, kwargs: Any) -> Any:
     return tuple(map(last, args)), {key: last(value) for key, value in kwargs.items()}
 
 
-def _compile(torch: Any, override: Override, module: Any) -> str | None:
+def _compile(torch: Any, override: AppliedOverride, module: Any) -> str | None:
     """Compile the forward alone, and keep its hooks."""
     if not hasattr(module, "_compiled_call_impl"):
         return f"torch {torch.__version__} cannot compile a module in place"
@@ -334,7 +334,7 @@ def compilations() -> int:
     return sum(int(count) for kind in kinds for count in kind.values())
 
 
-def _tf32(torch: Any, override: Override, module: Any) -> None:
+def _tf32(torch: Any, override: AppliedOverride, module: Any) -> None:
     """Enable TF32 by the setting all versions accept."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # some versions call it the older way
@@ -344,7 +344,7 @@ def _tf32(torch: Any, override: Override, module: Any) -> None:
 PROCESS_WIDE = {"non_blocking": _non_blocking, "fused": _fused}
 ON_CARD = ("cudnn_benchmark", "tf32")
 """Refused where the model is not on a CUDA device: there they would do nothing."""
-MODULES: dict[str, Callable[[Any, Override, Any], str | None]] = {
+MODULES: dict[str, Callable[[Any, AppliedOverride, Any], str | None]] = {
     "autocast": _autocast,
     "channels_last": _channels_last,
     "compile": _compile,

@@ -83,7 +83,7 @@ def _told(items: list[Any]) -> dict[str, Any]:
     return {"count": len(items), "first": items[:FIRST], "distinct": distinct}
 
 
-class LoaderWork:
+class LoaderWatch:
     """What is known of one loader's work in this process."""
 
     def __init__(self) -> None:
@@ -380,7 +380,7 @@ def _of_workers(session: Session, name: str) -> Iterator[dict[str, Any]]:
 
 
 def built(facts: dict[str, Any], torch: Any, loader: Any) -> None:
-    work = facts["work"] = LoaderWork()
+    work = facts["work"] = LoaderWatch()
     work.name = facts["dataset"]
     work.iterable = isinstance(loader.dataset, torch.utils.data.IterableDataset)
     work.endless = work.iterable and _never_returns(type(loader.dataset))
@@ -423,7 +423,7 @@ def begins(session: Session, facts: dict[str, Any], iterator: Any, loader: Any) 
     work.passes.append(current)
 
 
-def _look_around(work: LoaderWork, loader: Any) -> None:
+def _look_around(work: LoaderWatch, loader: Any) -> None:
     """Note what the loops around the first pass set of its dataset."""
     stored, loaded = loop_code.around()
     roots = {"dataset": loader.dataset, "collate_fn": loader.collate_fn}

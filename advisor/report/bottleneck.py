@@ -25,7 +25,7 @@ GROWS_WITH = {
 }
 
 
-class Part(NamedTuple):
+class TimePart(NamedTuple):
     """Part of the time, in words."""
 
     name: str
@@ -35,18 +35,22 @@ class Part(NamedTuple):
 
 FASTER_LOADING = "faster transforms or storage"
 PARTS = {
-    "data_wait": Part("waiting for data", f"more loader workers, {FASTER_LOADING}"),
-    "host_to_device": Part(
+    "data_wait": TimePart("waiting for data", f"more loader workers, {FASTER_LOADING}"),
+    "host_to_device": TimePart(
         "copying to the device with all waits behind it",
         "pinned, non-blocking copies or fewer bytes",
     ),
-    "launch": Part("launching small kernels", "compiling, CUDA graphs or a larger batch"),
-    "sync": Part("synchronisation with the GPU", "fewer `.item()`, `.cpu()` and prints"),
-    "compute": Part("compute", "a larger batch, a lower precision or compilation"),
-    "other": Part(
+    "launch": TimePart(
+        "launching small kernels", "compiling, CUDA graphs or a larger batch"
+    ),
+    "sync": TimePart(
+        "synchronisation with the GPU", "fewer `.item()`, `.cpu()` and prints"
+    ),
+    "compute": TimePart("compute", "a larger batch, a lower precision or compilation"),
+    "other": TimePart(
         "host code between steps", "fewer conversions and prints, or worker processes"
     ),
-    "saving": Part("saving", "rarer or asynchronous checkpoints"),
+    "saving": TimePart("saving", "rarer or asynchronous checkpoints"),
 }
 """Words for each field of Shares."""
 IDLE = ("data_wait", "host_to_device", "launch", "sync", "other")

@@ -17,7 +17,7 @@ from advisor.objective import METRICS, THROUGHPUT, Objective
 from advisor.report import schema, verdict
 from advisor.report.bottleneck import diagnose, typical
 from advisor.report.schema import CandidateEntry, Gain, Report, Side, TrialEntry
-from advisor.report.verdict import TuningResult, whole_gain
+from advisor.report.verdict import FinishedTuning, whole_gain
 from advisor.stats import walsh_interval
 from advisor.tuner import same_work
 from advisor.tuner.state import TunerState
@@ -29,58 +29,60 @@ ISOLATION = {
 }
 
 
-def optimize_report(found: TuningResult) -> Report:
-    state, winner = found.state, found.winner
+def optimize_report(tuning: FinishedTuning) -> Report:
+    state, winner = tuning.state, tuning.winner
     objective = state.context.objective
-    before, after = sides(found)
-    runs = [a.run for a in found.lab.attempts if a.run is not None and not a.reused]
-    outcome = verdict.verdict_of(found)
-    unused = verdict.unused_gpu(state.originals, found.machine.gpus)
-    profile = found.target.profile if found.target.present else None
-    tuned = runs_of(found, winner) if winner.changes else []
-    best = verdict.best_candidate(found) if outcome == "partial" else None
-    steps = next_actions(found, best)
+    before, after = sides(tuning)
+    runs = [a.run for a in tuning.lab.attempts if a.run is not None and not a.reused]
+    outcome = verdict.verdict_of(tuning)
+    unused = verdict.unused_gpu(state.originals, tuning.machine.gpus)
+    profile = tuning.target.profile if tuning.target.present else None
+    tuned = runs_of(tuning, winner) if winner.changes else []
+    best = verdict.best_candidate(tuning) if outcome == "partial" else None
+    steps = next_actions(tuning, best)
     known = (state.verdict_on(knob) for knob in state.of_kind("num_workers"))
     workers = {each.outcome for each in known if each} & {"kept", "found"}
     return Report(
         verdict=outcome,
-        gain=Gain.of(whole_gain(found)),
-        gain_free=Gain.of(verdict.free_gain(found)),
-        unit=found.unit,
+        gain=Gain.of(whole_gain(tuning)),
+        gain_free=Gain.of(verdict.free_gain(tuning)),
+        unit=tuning.unit,
         before=before,
         after=after,
         changes=_changes(state, winner),
         observed=same_work.observed(state.originals, tuned[-1]) if tuned else {},
-        runs=sum(not attempt.reused for attempt in found.lab.attempts),
-        wall_s=round(found.wall_s, 1),
-        config=", ".join(map(str, found.configs)),
-        tuned_command=tuned_command(found),
-        written=", ".join(map(str, found.written)) or None,
-        report=str(found.report),
-        reason=verdict.reason(found),
-        baseline_note=" ".join(filter(None, (unused, verdict.baseline_note(found)))),
+        runs=sum(not attempt.reused for attempt in tuning.lab.attempts),
+        wall_s=round(tuning.wall_s, 1),
+        config=", ".join(map(str, tuning.configs)),
+        tuned_command=tuned_command(tuning),
+        written=", ".join(map(str, tuning.written)) or None,
+        report=str(tuning.report),
+        reason=verdict.reason(tuning),
+        baseline_note=" ".join(filter(None, (unused, verdict.baseline_note(tuning)))),
         isolation=next((ISOLATION[run.isolation] for run in runs if run.isolation), None),
         isolation_note=verdict.unprotected(runs),
-        load_note=verdict.load_of(found, runs),
-        allocation_note=verdict.more_cpus(tuned or state.originals, found.machine),
+        load_note=verdict.load_of(tuning, runs),
+        allocation_note=verdict.more_cpus(tuned or state.originals, tuning.machine),
         tool_version=__version__,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        dry_run=found.dry_run,
-        work_left=verdict.leaves_work(found),
-        unfinished=found.stop is None or found.stop.reason == "budget-too-small",
-        command=found.command,
-        cwd=str(found.lab.program.cwd),
-        machine=found.machine,
-        target=_aim(found.target),
-        target_figures=found.target.figures,
+        dry_run=tuning.dry_run,
+        work_left=verdict.leaves_work(tuning),
+        unfinished=tuning.stop is None or tuning.stop.reason == "budget-too-small",
+        command=tuning.command,
+        cwd=str(tuning.lab.program.cwd),
+        machine=tuning.machine,
+        target=_aim(tuning.target),
+        target_figures=tuning.target.figures,
         memory_limit_gib=state.context.memory_limit_gib,
         bottleneck_before=diagnose(
-            runs_of(found, Candidate()), profile=profile, more_workers="kept" not in workers
+            runs_of(tuning, Candidate()),
+            profile=profile,
+            more_workers="kept" not in workers,
         ),
         bottleneck_after=diagnose(tuned, profile=profile, more_workers=not workers),
-        decisions=found.decisions,
-        tolerances=tolerances(found),
-        quality_note=quality_note(found),
+        decisions=tuning.decisions,
+        tolerances=tolerances(tuning),
+        quality_note=quality_note(tuning),
         quality=[
             schema.QualityEntry(candidate=label, judgement=judgement)
             for label, judgement in state.quality.judgements
@@ -88,19 +90,19 @@ def optimize_report(found: TuningResult) -> Report:
         ],
         comparisons=[
             _comparison(each, objective)
-            for each in found.lab.comparisons
+            for each in tuning.lab.comparisons
             if each.ab_test.purpose != "quality"
         ],
         noise=state.noise or None,
-        too_noisy=outcome == "partial" and verdict.too_noisy(found),
+        too_noisy=outcome == "partial" and verdict.too_noisy(tuning),
         objective=objective.metric.name,
-        objective_unit=objective.metric.unit_for(found.unit),
+        objective_unit=objective.metric.unit_for(tuning.unit),
         constraints=[each.text for each in objective.constraints],
-        restored_constraints=found.restored_constraints,
-        trials=[trial_entry(attempt) for attempt in found.lab.attempts],
+        restored_constraints=tuning.restored_constraints,
+        trials=[trial_entry(attempt) for attempt in tuning.lab.attempts],
         candidate=best,
         next_actions=steps,
-        next_command=next_command(found) if steps else "",
+        next_command=next_command(tuning) if steps else "",
         skipped=[
             schema.SkippedEntry(
                 task=each.task.kind,
@@ -111,30 +113,30 @@ def optimize_report(found: TuningResult) -> Report:
             )
             for each in state.skipped
         ],
-        diff=found.diff,
-        how_to_run=how_to_run(found),
-        how_to_revert=how_to_revert(found),
+        diff=tuning.diff,
+        how_to_run=how_to_run(tuning),
+        how_to_revert=how_to_revert(tuning),
         suggestions=[
             schema.SuggestionEntry(**{**advice._asdict(), "gain": Gain.of(advice.gain)})
-            for advice in found.advice
+            for advice in tuning.advice
         ],
-        notes=list(verdict.caveats(found)),
+        notes=list(verdict.caveats(tuning)),
     )
 
 
-def sides(found: TuningResult) -> tuple[Side, Side]:
+def sides(tuning: FinishedTuning) -> tuple[Side, Side]:
     """Two columns of the table; equal without a change.
 
     Rates are those of the comparison, at its ratio where throughput decides.
     """
-    state, gain = found.state, whole_gain(found)
+    state, gain = tuning.state, whole_gain(tuning)
     measured, tuned = dict(state.quality.before), dict(state.quality.after)
-    originals = runs_of(found, Candidate())
-    if not found.chain:
+    originals = runs_of(tuning, Candidate())
+    if not tuning.chain:
         before = side(originals, measured, originals)
         return before, before
-    first, last = found.chain[0], found.chain[-1]
-    traded = found.winner.only("numeric", "quality").changes
+    first, last = tuning.chain[0], tuning.chain[-1]
+    traded = tuning.winner.only("numeric", "quality").changes
     if traded and tuned:
         measured = dict(state.quality.compared)
     before = side(originals, measured, first.runs(BEFORE))
@@ -142,35 +144,35 @@ def sides(found: TuningResult) -> tuple[Side, Side]:
     if state.context.objective.metric is THROUGHPUT.metric and gain and before.units_per_s:
         rate = before.units_per_s * gain.estimate
     quality = (traded and tuned) or measured
-    return before, side(runs_of(found, found.winner), quality, last.runs(AFTER), rate)
+    return before, side(runs_of(tuning, tuning.winner), quality, last.runs(AFTER), rate)
 
 
-def tolerances(found: TuningResult) -> dict[str, str]:
+def tolerances(tuning: FinishedTuning) -> dict[str, str]:
     """Declared tolerance of each measure that a written change was held to; empty without any."""
-    workload = found.state.context.workload
-    if not found.winner.only("numeric", "quality").changes:
+    workload = tuning.state.context.workload
+    if not tuning.winner.only("numeric", "quality").changes:
         return {}
-    if found.state.quality.after:
+    if tuning.state.quality.after:
         return {name: each.tolerance for name, each in workload.quality.items()}
     share = workload.numeric_tolerance
     return {} if share is None else {"drift": numbers.percent(share)}
 
 
-def quality_note(found: TuningResult) -> str:
+def quality_note(tuning: FinishedTuning) -> str:
     """Sentence on what the quality before was measured with; empty for the original itself."""
-    log = found.state.quality
-    if not (tolerances(found) and log.after and log.best and log.best.changes):
+    log = tuning.state.quality
+    if not (tolerances(tuning) and log.after and log.best and log.best.changes):
         return ""
     return f"Quality before is that of {log.best.label}, with the seeds and items of after."
 
 
-def runs_of(found: TuningResult, candidate: Candidate) -> list[Run]:
+def runs_of(tuning: FinishedTuning, candidate: Candidate) -> list[Run]:
     """Sound runs of one configuration; two or more quiet ones stand alone.
 
     They are of baseline and comparisons: a run of the search chose the candidate.
     """
-    runs = [] if candidate.changes else list(found.state.originals)
-    for each in found.lab.comparisons:
+    runs = [] if candidate.changes else list(tuning.state.originals)
+    for each in tuning.lab.comparisons:
         if each.ab_test.purpose == "quality":
             continue
         for arm, request in each.ab_test.by_name.items():
@@ -225,29 +227,29 @@ def _median(values: Iterable[float | None]) -> float | None:
     return statistics.median(known) if known else None
 
 
-def tuned_command(found: TuningResult) -> str | None:
+def tuned_command(tuning: FinishedTuning) -> str | None:
     """Command with its own knobs changed, if any."""
-    if not any(change.document == COMMAND_LINE for change in found.winner.changes):
+    if not any(change.document == COMMAND_LINE for change in tuning.winner.changes):
         return None
-    return shlex.join(found.lab.program.argv(found.winner))
+    return shlex.join(tuning.lab.program.argv(tuning.winner))
 
 
-def how_to_run(found: TuningResult) -> str:
+def how_to_run(tuning: FinishedTuning) -> str:
     """The command that uses the result."""
-    command = tuned_command(found) or found.command
-    if found.written and not set(found.written) <= set(found.configs):
-        return command.replace(str(found.configs[0]), str(found.written[0]))
+    command = tuned_command(tuning) or tuning.command
+    if tuning.written and not set(tuning.written) <= set(tuning.configs):
+        return command.replace(str(tuning.configs[0]), str(tuning.written[0]))
     return command
 
 
-def how_to_revert(found: TuningResult) -> str:
-    rewritten = [str(path) for path in found.written if path in found.configs]
+def how_to_revert(tuning: FinishedTuning) -> str:
+    rewritten = [str(path) for path in tuning.written if path in tuning.configs]
     return shlex.join(["gpu-advisor", "revert", *rewritten]) if rewritten else ""
 
 
-def next_actions(found: TuningResult, best: CandidateEntry | None) -> list[str]:
+def next_actions(tuning: FinishedTuning, best: CandidateEntry | None) -> list[str]:
     """Faster or untried steps, the best first."""
-    state = found.state
+    state = tuning.state
     if not state.originals:
         return []
     once = [each for each in state.suggestions if each.outcome is None]
@@ -255,8 +257,8 @@ def next_actions(found: TuningResult, best: CandidateEntry | None) -> list[str]:
     unjudged = [each for each in state.left_out if each.is_open]
     steps += [(s.gain, f"Prove {s.text.rstrip('.')}") for s in unjudged]
     known = [s.title for s in once]
-    if found.winner.changes:
-        known.append(found.winner.label)
+    if tuning.winner.changes:
+        known.append(tuning.winner.label)
     for each in state.suggestions:
         rounds = each.outcome if each.unfinished else None
         gain = rounds and Gain.of(rounds.interval(state.context.objective))
@@ -275,10 +277,10 @@ def next_actions(found: TuningResult, best: CandidateEntry | None) -> list[str]:
     return [step for _, step in sorted(steps, reverse=True)] + untried
 
 
-def next_command(found: TuningResult) -> str:
+def next_command(tuning: FinishedTuning) -> str:
     """The call that does them all."""
-    budget = numbers.whole_minutes(verdict.needed_budget_s(found.state))
-    return shlex.join(("gpu-advisor", "optimize", "--budget", budget, *found.words))
+    budget = numbers.whole_minutes(verdict.needed_budget_s(tuning.state))
+    return shlex.join(("gpu-advisor", "optimize", "--budget", budget, *tuning.words))
 
 
 def _changes(state: TunerState, winner: Candidate) -> tuple[Change, ...]:

@@ -44,7 +44,7 @@ from advisor.tuner.state import Stop, TunerState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TuningResult:
+class FinishedTuning:
     """Finished call, with the candidate to write."""
 
     stop: Stop | None
@@ -106,31 +106,31 @@ class TuningResult:
         ]
 
 
-def free_gain(found: TuningResult) -> Interval | None:
-    for step in found.chain:
+def free_gain(tuning: FinishedTuning) -> Interval | None:
+    for step in tuning.chain:
         if not step.ab_test.after.candidate.only("numeric", "quality").changes:
-            return _of_long_runs(found, step.interval(found.state.context.objective))
+            return _of_long_runs(tuning, step.interval(tuning.state.context.objective))
     return None
 
 
-def whole_gain(found: TuningResult) -> Interval | None:
+def whole_gain(tuning: FinishedTuning) -> Interval | None:
     """Gain of all written values, by all evidence."""
-    return _of_long_runs(found, chained(found.chain, found.state.context.objective))
+    return _of_long_runs(tuning, chained(tuning.chain, tuning.state.context.objective))
 
 
-def _of_long_runs(found: TuningResult, gain: Interval | None) -> Interval | None:
+def _of_long_runs(tuning: FinishedTuning, gain: Interval | None) -> Interval | None:
     """Widen the bounds to at least the smallest gain worth a change.
 
     Repeated processes hide the error of a window of seconds in a run of hours.
     """
-    return gain and gain.widened(found.state.context.smallest_gain)
+    return gain and gain.widened(tuning.state.context.smallest_gain)
 
 
-def baseline_note(found: TuningResult) -> str:
+def baseline_note(tuning: FinishedTuning) -> str:
     """Sentence on a baseline that disagrees with the comparison."""
-    objective = found.state.context.objective
-    unit = objective.metric.unit_for(found.unit)
-    return (found.chain and found.chain[0].drift_note(objective, unit)) or ""
+    objective = tuning.state.context.objective
+    unit = objective.metric.unit_for(tuning.unit)
+    return (tuning.chain and tuning.chain[0].drift_note(objective, unit)) or ""
 
 
 TOO_NOISY = 0.5
@@ -140,61 +140,65 @@ Five of six pairs of equal runs differ by less. The deviation of a run is then 2
 twice as fast looks no faster than a tie (15 %) in one run of forty."""
 
 
-def too_noisy(found: TuningResult) -> bool:
+def too_noisy(tuning: FinishedTuning) -> bool:
     """True if values ran alone, and equal runs differ so much that a gain may have been missed."""
-    state = found.state
+    state = tuning.state
     searched = any(
         each.request.purpose == "search" and each.request.variant.candidate.changes
-        for each in found.lab.attempts
+        for each in tuning.lab.attempts
     )
     return searched and state.noise_of(state.best) > TOO_NOISY
 
 
-def verdict_of(found: TuningResult) -> OptimizeVerdict:
+def verdict_of(tuning: FinishedTuning) -> OptimizeVerdict:
     """Verdict; `unchanged` only if it is known that nothing better was found."""
-    state, stop = found.state, found.stop
+    state, stop = tuning.state, tuning.stop
     if stop is None:
         return "partial"
-    if found.winner.changes:
+    if tuning.winner.changes:
         return "improved"
     is_open = _never_compared(state) or state.likely or bool(_likely_suggestions(state))
-    unknown = too_noisy(found) or any(map(is_undecided, _compared_all(state)))
-    return "partial" if leaves_work(found) or is_open or unknown else "unchanged"
+    unknown = too_noisy(tuning) or any(map(is_undecided, _compared_all(state)))
+    return "partial" if leaves_work(tuning) or is_open or unknown else "unchanged"
 
 
-def leaves_work(found: TuningResult) -> bool:
+def leaves_work(tuning: FinishedTuning) -> bool:
     """True if the budget left out, or cut off, something worth trying."""
-    state, stop = found.state, found.stop
+    state, stop = tuning.state, tuning.stop
     if stop is None or stop.reason == "budget-too-small":
         return True
     cut_short = bool(state.confirmations) and state.confirmations[-1].cut_short
-    return cut_short or bool(found.never_run) or any(each.matters for each in state.skipped)
+    return (
+        cut_short or bool(tuning.never_run) or any(each.matters for each in state.skipped)
+    )
 
 
-def reason(found: TuningResult) -> str:
+def reason(tuning: FinishedTuning) -> str:
     """Reason of the verdict, in short."""
-    if found.stop is None:
-        return _interrupted(found)
-    if (whole := Gain.of(whole_gain(found))) is not None:
-        return _improved(found, whole)
-    text, budget_s = _nothing_proven(found), needed_budget_s(found.state)
-    if found.stop.reason == "budget-too-small":
-        text, budget_s = _too_small(found.state), found.stop.needed_s or 0.0
-    elif found.never_run:
-        text += f" The budget was spent before {', '.join(found.never_run)} could be tried."
-    if verdict_of(found) == "partial":
-        if too_noisy(found):
-            differ = numbers.percent(found.state.noise_of(found.state.best))
+    if tuning.stop is None:
+        return _interrupted(tuning)
+    if (whole := Gain.of(whole_gain(tuning))) is not None:
+        return _improved(tuning, whole)
+    text, budget_s = _nothing_proven(tuning), needed_budget_s(tuning.state)
+    if tuning.stop.reason == "budget-too-small":
+        text, budget_s = _too_small(tuning.state), tuning.stop.needed_s or 0.0
+    elif tuning.never_run:
+        text += (
+            f" The budget was spent before {', '.join(tuning.never_run)} could be tried."
+        )
+    if verdict_of(tuning) == "partial":
+        if too_noisy(tuning):
+            differ = numbers.percent(tuning.state.noise_of(tuning.state.best))
             text += f" Equal runs differed by {differ}: a gain may have been overlooked."
         text += f" Call again with --budget {numbers.whole_minutes(budget_s)}"
-        text += _where(found) + "."
+        text += _where(tuning) + "."
     return text
 
 
-def _where(found: TuningResult) -> str:
+def _where(tuning: FinishedTuning) -> str:
     """Words that follow a budget which alone would not help."""
-    undecided = any(map(is_undecided, _compared_all(found.state)))
-    return " on an idle machine" if undecided or too_noisy(found) else ""
+    undecided = any(map(is_undecided, _compared_all(tuning.state)))
+    return " on an idle machine" if undecided or too_noisy(tuning) else ""
 
 
 def _compared_all(state: TunerState) -> list[Comparison]:
@@ -232,32 +236,32 @@ def undecided(step: Comparison, title: str = "") -> str:
     )
 
 
-def _interrupted(found: TuningResult) -> str:
+def _interrupted(tuning: FinishedTuning) -> str:
     many = numbers.many(
-        sum(not attempt.reused for attempt in found.lab.attempts), "process"
+        sum(not attempt.reused for attempt in tuning.lab.attempts), "process"
     )
     text = (
-        f"Interrupted after {many}. The {found.subject} is untouched, and the next call reuses "
+        f"Interrupted after {many}. The {tuning.subject} is untouched, and the next call reuses "
         "these measurements."
     )
-    best = best_candidate(found)
+    best = best_candidate(tuning)
     return f"{text} Best so far: {best.label}, {best.text}." if best else text
 
 
-def _improved(found: TuningResult, whole: Gain) -> str:
-    state, objective = found.state, found.state.context.objective
+def _improved(tuning: FinishedTuning, whole: Gain) -> str:
+    state, objective = tuning.state, tuning.state.context.objective
     bounds = "lower 95 % bound; the machine was too unsteady to say how much more"
     if whole.high is not None:
         bounds = (
             f"95 % interval {numbers.factor(whole.low)} to {numbers.factor(whole.high)}"
         )
     text = (
-        f"The tuned {found.subject} gives "
-        f"{objective.metric.gained(whole.size, found.unit)} in "
+        f"The tuned {tuning.subject} gives "
+        f"{objective.metric.gained(whole.size, tuning.unit)} in "
         f"{numbers.many(whole.pairs, 'interleaved round')} of fresh processes; {bounds}."
     )
-    if found.restored_constraints:
-        text += f" It keeps {', '.join(found.restored_constraints)}; no run of the original did."
+    if tuning.restored_constraints:
+        text += f" It keeps {', '.join(tuning.restored_constraints)}; no run of the original did."
     if not all(confirm.is_significant(state, each) for each in state.confirmations):
         text += " Changes that were not proven on top of it were left out."
     return text
@@ -272,9 +276,9 @@ def _too_small(state: TunerState) -> str:
     )
 
 
-def _nothing_proven(found: TuningResult) -> str:
+def _nothing_proven(tuning: FinishedTuning) -> str:
     """Sentence on the last step that proved nothing."""
-    state, last = found.state, next(reversed(found.state.confirmations), None)
+    state, last = tuning.state, next(reversed(tuning.state.confirmations), None)
     if last is not None and last.failure is not None:
         evidence = last.failure.evidence.rstrip(".")
         return (
@@ -283,18 +287,18 @@ def _nothing_proven(found: TuningResult) -> str:
         )
     if last is not None and (why := undecided(last)):
         return why
-    if best := (last and _compared(last, state)) or best_candidate(found):
+    if best := (last and _compared(last, state)) or best_candidate(tuning):
         least = f"{state.context.smallest_gain:.0%}"
         unproven = (
             f"The best candidate, {best.label}, was not proven to gain more than {least}"
         )
         return f"{unproven}: {best.text}."
-    for ratio, candidate, why in _faster(found):
+    for ratio, candidate, why in _faster(tuning):
         if why:
             faster = f"{candidate.label} was faster ({numbers.ratio(ratio)} in one run)"
             return f"{faster} and was not taken: it {why.rstrip('.')}."
     searched = [
-        a.request.variant for a in found.lab.attempts if a.request.purpose == "search"
+        a.request.variant for a in tuning.lab.attempts if a.request.purpose == "search"
     ]
     advised = any(not suggestion.switch for suggestion in state.suggestions)
     which = "that may be written" if advised else "tested"
@@ -305,7 +309,7 @@ def _nothing_proven(found: TuningResult) -> str:
         return "The budget was spent before a candidate could run, so nothing is known yet."
     if state.quality.judgements:
         return "No change of results was confirmed to stay inside the declared tolerances."
-    coded = {(each.document, each.path) for each in found.decisions if each.in_code}
+    coded = {(each.document, each.path) for each in tuning.decisions if each.in_code}
     for kept in state.verdicts:
         if kept.outcome == "kept" and kept.knob not in coded:
             return f"{kept.knob[1]}: {kept.reason}"
@@ -316,9 +320,9 @@ def _nothing_proven(found: TuningResult) -> str:
     )
 
 
-def best_candidate(found: TuningResult) -> CandidateEntry | None:
+def best_candidate(tuning: FinishedTuning) -> CandidateEntry | None:
     """Most promising unproven candidate or suggestion, with its gain."""
-    state = found.state
+    state = tuning.state
     compared = [_compared(each, state) for each in reversed(state.confirmations)]
     suggested = [
         _compared(step, state, title) for title, step in _likely_suggestions(state)
@@ -329,7 +333,7 @@ def best_candidate(found: TuningResult) -> CandidateEntry | None:
     # One fast run says nothing where rounds were run.
     tried = [each for each in state.confirmations if _compared(each, state)]
     known = {each.ab_test.after.candidate.key for each in tried}
-    for ratio, candidate, why in _faster(found):
+    for ratio, candidate, why in _faster(tuning):
         if not why and candidate.key not in known:
             return CandidateEntry(label=candidate.label, ratio=ratio)
     return None
@@ -362,12 +366,12 @@ def _never_compared(state: TunerState) -> bool:
     return not state.confirmations and (unproven or found)
 
 
-def _faster(found: TuningResult) -> list[tuple[float, Candidate, str]]:
+def _faster(tuning: FinishedTuning) -> list[tuple[float, Candidate, str]]:
     """Candidates beyond a tie, fastest first, with any reason against them."""
-    state = found.state
+    state = tuning.state
     refused: dict[str, str] = {}
     ran: list[tuple[float, Candidate]] = []
-    for attempt in found.lab.attempts:
+    for attempt in tuning.lab.attempts:
         candidate, run = attempt.request.variant.candidate, attempt.run
         if (
             isinstance(attempt.result, Failure)
@@ -420,9 +424,9 @@ MOST_WAIT = 0.9
 """Largest share of waiting that counts for a need of CPUs."""
 
 
-def caveats(found: TuningResult) -> Iterator[str]:
+def caveats(tuning: FinishedTuning) -> Iterator[str]:
     """Notes on the figures, most important first."""
-    state, target, attempts = found.state, found.target, found.lab.attempts
+    state, target, attempts = tuning.state, tuning.target, tuning.lab.attempts
     real = [a.result for a in attempts if a.result.isolation != "overlay"]  # it keeps none
     created = {path for result in real for path in result.files_created}
     if changed := {path for result in real for path in result.files_changed} - created:
@@ -439,7 +443,7 @@ def caveats(found: TuningResult) -> Iterator[str]:
             f"{named(unread)}: the content differs from the original's, and this format is not "
             "compared. Look at them before you trust the result."
         )
-    yield from filter(None, (found.lab.run_cache.set_aside, target.note))
+    yield from filter(None, (tuning.lab.run_cache.set_aside, target.note))
     if any(BEFORE_TRAINING in run.notes for run in state.originals):
         yield f"{BEFORE_TRAINING}."
     if not state.context.has_gpu:
@@ -448,7 +452,7 @@ def caveats(found: TuningResult) -> Iterator[str]:
     for each in state.left_out:
         if not each.is_open:
             yield f"Faster, and not suggested: {each.text}"
-    known = {advice.title for advice in found.advice}
+    known = {advice.title for advice in tuning.advice}
     known |= {each.title for each in state.suggestions if each.unfinished}
     open_ones = {
         title: why for title, step in tried.items() if (why := undecided(step, title))
@@ -535,15 +539,15 @@ def unprotected(runs: Sequence[Run]) -> str:
     return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
-def load_of(found: TuningResult, everything: Sequence[Run]) -> str:
+def load_of(tuning: FinishedTuning, everything: Sequence[Run]) -> str:
     """Background load during the comparison, else during `everything`."""
-    proofs = found.state.confirmations
+    proofs = tuning.state.confirmations
     runs = [
         run for step in proofs for run in (*step.runs(BEFORE), *step.runs(AFTER))
     ] or everything
-    steps = proofs or [each.outcome for each in found.state.suggestions if each.outcome]
+    steps = proofs or [each.outcome for each in tuning.state.suggestions if each.outcome]
     used = any(each.used_contended_rounds for each in steps)
-    note = load_note(runs, neighbours(everything), found.machine.cpus)
+    note = load_note(runs, neighbours(everything), tuning.machine.cpus)
     return f"{note} {UNDER_LOAD}" if note and used else note
 
 

@@ -15,7 +15,13 @@ from typing import Any
 from advisor import clock
 from advisor.analysis.events import EventReader
 from advisor.analysis.measurement import measure
-from advisor.analysis.progress import Advice, advise, has_unread_data, step_ends, stop_point
+from advisor.analysis.progress import (
+    NextPhase,
+    advise,
+    has_unread_data,
+    step_ends,
+    stop_point,
+)
 from advisor.files import reading
 from advisor.model import BEFORE_TRAINING, MeasurePlan
 from advisor.runner.process_records import ProcessRecord
@@ -109,7 +115,7 @@ class Measuring:
         late = now - process.full_since > RANK_0_S
         return record.rank == 0 or (record.rank == lowest and late)
 
-    def _after_the_window(self, process: _Process, advice: Advice) -> dict[str, Any]:
+    def _after_the_window(self, process: _Process, advice: NextPhase) -> dict[str, Any]:
         series = advice.series
         if series is None or not (self._plan.ceilings_workers or self._plan.trace):
             return {"phase": "stop"}

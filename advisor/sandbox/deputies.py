@@ -48,7 +48,7 @@ MAPPED = bytes(10) + b"\xff\xff"
 """In front of an address of version 4 within one of version 6."""
 
 
-class Target(NamedTuple):
+class NamedFile(NamedTuple):
     """Arguments that name a file: open folder (or file), path, flags."""
 
     folder: int | None = None
@@ -57,7 +57,7 @@ class Target(NamedTuple):
     follows: bool = True
 
 
-Change = Callable[[SyscallNotification], Callable[[int], None]]
+MetadataChange = Callable[[SyscallNotification], Callable[[int], None]]
 """Reads the wanted change from the program, and returns what makes it on a descriptor."""
 
 
@@ -76,7 +76,7 @@ def metadata(passes: Sequence[str]) -> tuple[Call, ...]:
 
 
 def _changing(
-    free: Sequence[str], target: Target, change: Change
+    free: Sequence[str], target: NamedFile, change: MetadataChange
 ) -> Callable[[SyscallNotification], int | None]:
     def act(notice: SyscallNotification) -> int | None:
         make = change(notice)
@@ -345,7 +345,7 @@ UNKNOWN_TO_LANDLOCK = (
 """Further ways to change a file that is open for reading; programs do without them."""
 
 
-def _mode(place: int) -> Change:
+def _mode(place: int) -> MetadataChange:
     return lambda notice: (
         lambda handle: os.chmod(
             kernel.proc(f"self/fd/{handle}"), notice.word(place) & 0o7777
@@ -353,7 +353,7 @@ def _mode(place: int) -> Change:
     )
 
 
-def _owner(user: int, group: int) -> Change:
+def _owner(user: int, group: int) -> MetadataChange:
     return lambda notice: (
         lambda handle: kernel.change_owner(
             handle, notice.signed(user), notice.signed(group)
@@ -361,7 +361,7 @@ def _owner(user: int, group: int) -> Change:
     )
 
 
-def _times(place: int, fields: int, unit_ns: int) -> Change:
+def _times(place: int, fields: int, unit_ns: int) -> MetadataChange:
     """Two times, each of a word of seconds and, if four fields, one in `unit_ns`."""
 
     def change(notice: SyscallNotification) -> Callable[[int], None]:
@@ -381,7 +381,7 @@ def _times(place: int, fields: int, unit_ns: int) -> Change:
     return change
 
 
-def _set_attribute(first: int) -> Change:
+def _set_attribute(first: int) -> MetadataChange:
     def change(notice: SyscallNotification) -> Callable[[int], None]:
         name, size = _attribute(notice, first), notice.arguments[first + 2]
         if size > ATTRIBUTE_BYTES:
@@ -395,7 +395,7 @@ def _set_attribute(first: int) -> Change:
     return change
 
 
-def _remove_attribute(first: int) -> Change:
+def _remove_attribute(first: int) -> MetadataChange:
     def change(notice: SyscallNotification) -> Callable[[int], None]:
         name = _attribute(notice, first)
         return lambda handle: os.removexattr(kernel.proc(f"self/fd/{handle}"), name)
@@ -411,21 +411,21 @@ def _attribute(notice: SyscallNotification, place: int) -> bytes:
     return name
 
 
-_FILE = Target(folder=0)
-_PATH, _LINK = Target(path=0), Target(path=0, follows=False)
-_IN_FOLDER = Target(folder=0, path=1)
-CHANGES: tuple[tuple[int | None, int | None, Target, Change], ...] = (
+_FILE = NamedFile(folder=0)
+_PATH, _LINK = NamedFile(path=0), NamedFile(path=0, follows=False)
+_IN_FOLDER = NamedFile(folder=0, path=1)
+CHANGES: tuple[tuple[int | None, int | None, NamedFile, MetadataChange], ...] = (
     (90, None, _PATH, _mode(1)),  # chmod
     (91, 52, _FILE, _mode(1)),  # fchmod
     (268, 53, _IN_FOLDER, _mode(2)),  # fchmodat
     (92, None, _PATH, _owner(1, 2)),  # chown
     (93, 55, _FILE, _owner(1, 2)),  # fchown
     (94, None, _LINK, _owner(1, 2)),  # lchown
-    (260, 54, Target(folder=0, path=1, flags=4), _owner(2, 3)),  # fchownat
+    (260, 54, NamedFile(folder=0, path=1, flags=4), _owner(2, 3)),  # fchownat
     (132, None, _PATH, _times(1, 2, 1)),  # utime
     (235, None, _PATH, _times(1, 4, 1000)),  # utimes
     (261, None, _IN_FOLDER, _times(2, 4, 1000)),  # futimesat
-    (280, 88, Target(folder=0, path=1, flags=3), _times(2, 4, 1)),  # utimensat
+    (280, 88, NamedFile(folder=0, path=1, flags=3), _times(2, 4, 1)),  # utimensat
     (188, 5, _PATH, _set_attribute(1)),  # setxattr
     (189, 6, _LINK, _set_attribute(1)),  # lsetxattr
     (190, 7, _FILE, _set_attribute(1)),  # fsetxattr
@@ -447,7 +447,7 @@ def _answer(act: Callable[[int], None], handle: int) -> int:
 
 
 @contextlib.contextmanager
-def _opened(notice: SyscallNotification, target: Target) -> Iterator[int]:
+def _opened(notice: SyscallNotification, target: NamedFile) -> Iterator[int]:
     """Open the file of a call for the context. Raises OSError."""
     flags = notice.word(target.flags) if target.flags is not None else 0
     follows = target.follows and not flags & NO_FOLLOW

@@ -20,7 +20,7 @@ from torch.utils.checkpoint import checkpoint
 
 from advisor.machine import profiles
 from advisor.prediction import estimate
-from advisor.prediction.estimate import Rates
+from advisor.prediction.estimate import ReachedShares
 from advisor.prediction.trace import Trace
 from benchmarks.prediction.errors import Pair, errors
 from benchmarks.prediction.tracing import traced
@@ -110,7 +110,9 @@ def step_of(
         return traced(step, batch, warm=False)
 
 
-def seconds(card: str, rates: Rates, name: str, length: int, batch: int, **how: bool) -> float:
+def seconds(
+    card: str, rates: ReachedShares, name: str, length: int, batch: int, **how: bool
+) -> float:
     """Predicted time of a step: all layers are alike, so that two of them tell it."""
     profile = profiles.by_name(card)
     one, two = (

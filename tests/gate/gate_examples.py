@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from advisor.gate.schema import (
+    Arm,
     GateRecord,
     Inputs,
     Mode,
@@ -11,7 +12,6 @@ from advisor.gate.schema import (
     ProgramEntry,
     Rate,
     RunEntry,
-    Variant,
 )
 from advisor.gate.verdict import decide
 from advisor.model import Failure, Telemetry
@@ -20,13 +20,13 @@ BUSY = Telemetry(sm_clock_mhz=1980.0, sm_clock_spread_pct=0.5, busy_samples=100,
 """A run on a card that gives every reading and has nothing to complain about."""
 
 
-def run(arm: Variant, rates: dict[str, float] | None = None, **more: Any) -> RunEntry:
+def run(arm: Arm, rates: dict[str, float] | None = None, **more: Any) -> RunEntry:
     """One process; `rates` by workload."""
     made = {key: Rate(mean=value, unit="sample") for key, value in (rates or {}).items()}
     return RunEntry(**{"arm": arm, "wall_s": 1.0, "source": "probe", "rates": made, **more})
 
 
-def failed(arm: Variant, kind: str) -> RunEntry:
+def failed(arm: Arm, kind: str) -> RunEntry:
     return run(arm, source=None, problem=Failure(kind=kind, evidence="it broke", next_step=""))
 
 

@@ -15,7 +15,7 @@ from gate_examples import program_of, record_of
 
 from advisor import __version__
 from advisor.gate import report
-from advisor.gate.history import Session, predict
+from advisor.gate.history import DailyRate, predict
 from advisor.sandbox.capabilities import FORCED
 from tests.gate.repos import OUTPUTS, ROOT, STEADY
 from tests.gate.runner import ACTION, PATH, Runner, load, steps_of
@@ -259,7 +259,7 @@ def test_modules_of_the_checkout_do_not_stand_in_for_ours(runner, repo) -> None:
 
 def test_the_nightly_job_confirms_against_the_last_good_commit(runner) -> None:
     """Its second step finds the commit that the report of a red night names."""
-    good = [Session(series="", machine="", created="", sha=40 * "a", value=100.0)] * 10
+    good = [DailyRate(series="", machine="", created="", sha=40 * "a", value=100.0)] * 10
     reason = predict(good, 80.0, 0.05, "higher")["reason"]
     red = record_of(program_of([80.0], [80.0])).model_copy(update={"reason": reason})
     (runner.temp / "night.json").write_text(red.model_dump_json(indent=1))

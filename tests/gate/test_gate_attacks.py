@@ -17,7 +17,7 @@ from hostile import MARK, SECRET, InProgram
 
 from advisor.errors import UsageError
 from advisor.gate.checkout import Checkout
-from advisor.gate.config import Program
+from advisor.gate.config import GateProgram
 from advisor.gate.process import folder_of
 from advisor.gate.schema import Revision
 from advisor.gate.setup_step import (
@@ -221,10 +221,10 @@ def test_a_folder_that_leads_out_of_its_checkout_runs_nothing(tmp_path) -> None:
     checkout = Checkout(top=top, cwd=top, revision=Revision())
     entry = Workload(command="python bench.py", unit="unit")
     for folder in (".", "inside", "link"):
-        program = Program(name="bench", workload=entry, folder=folder)
+        program = GateProgram(name="bench", workload=entry, folder=folder)
         assert folder_of(program, checkout) == top / folder
     with pytest.raises(UsageError, match="leads out of its checkout"):
-        folder_of(Program(name="bench", workload=entry, folder="sub"), checkout)
+        folder_of(GateProgram(name="bench", workload=entry, folder="sub"), checkout)
 
 
 def test_the_folder_of_the_runner_is_hidden_by_its_marks(tmp_path) -> None:

@@ -8,12 +8,12 @@ from gate_examples import program_of, record_of
 
 from advisor.errors import ReportError
 from advisor.gate import history
-from advisor.gate.history import Session, predict
+from advisor.gate.history import DailyRate, predict
 
 
-def sessions(values: list[float], series: str = "train") -> list[Session]:
+def sessions(values: list[float], series: str = "train") -> list[DailyRate]:
     return [
-        Session(series=series, machine="", created=f"day {n}", sha=f"c{n}", value=value)
+        DailyRate(series=series, machine="", created=f"day {n}", sha=f"c{n}", value=value)
         for n, value in enumerate(values)
     ]
 
@@ -60,12 +60,12 @@ def test_more_series_have_to_be_surer() -> None:
 
 def test_the_window_holds_the_latest_sessions_of_one_series() -> None:
     own = sessions([100.0 + n for n in range(40)])
-    past = history.History(sessions=[*own, *sessions([7], "other")])
+    past = history.RateHistory(sessions=[*own, *sessions([7], "other")])
     assert [each.value for each in past.window("train")] == [110.0 + n for n in range(30)]
 
 
-def grown(rates: list[float]) -> history.History:
-    past = history.History()
+def grown(rates: list[float]) -> history.RateHistory:
+    past = history.RateHistory()
     for rate in rates:
         record = record_of(program_of([rate, rate], [rate, rate]), mode="history")
         _, past = history.judge(past, record)

@@ -8,7 +8,7 @@ import pytest
 from gate_examples import around, discarded, failed, program, program_of, record_of, run, suite_of
 
 from advisor.gate import report
-from advisor.gate.schema import Inputs, ProgramEntry, Rate, Variant
+from advisor.gate.schema import Arm, Inputs, ProgramEntry, Rate
 from advisor.gate.verdict import PRECEDENCE, decide, settled
 from advisor.settings import GateLimits
 
@@ -132,7 +132,7 @@ def test_each_case_has_its_own_verdict(programs, expected, words) -> None:
 def test_work_and_kinds_of_rates(base, head, facts, expected, words) -> None:
     """One percent less work is an error, although it is faster."""
 
-    def one(arm: Variant, value: float) -> Any:
+    def one(arm: Arm, value: float) -> Any:
         own = {name: fact[arm] if isinstance(fact, dict) else fact for name, fact in facts.items()}
         return run(arm).model_copy(update={"rates": {"train": Rate(mean=value, **own)}})
 

@@ -7,7 +7,7 @@ from advisor.model import Machine
 from advisor.patches import proven_advice
 from advisor.report import build
 from advisor.report.schema import Report
-from advisor.report.verdict import TuningResult
+from advisor.report.verdict import FinishedTuning
 from tests.support.simulator.engine import QUIET_MACHINE
 from tests.support.simulator.search import FormulaSearch
 
@@ -15,7 +15,7 @@ from tests.support.simulator.search import FormulaSearch
 def reported(search: FormulaSearch, folder: Path, machine: Machine = QUIET_MACHINE) -> Report:
     """The report that `optimize` would write."""
     return build.optimize_report(
-        TuningResult(
+        FinishedTuning(
             stop=search.stop,
             state=search.state,
             lab=search.executor,

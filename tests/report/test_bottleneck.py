@@ -14,9 +14,9 @@ from advisor.model import (
     Footprint,
     LoaderCeiling,
     Machine,
+    NetworkStage,
     Run,
     Shares,
-    Stage,
     SyncPoint,
     Telemetry,
 )
@@ -225,7 +225,7 @@ def test_each_part_gives_at_most_what_it_takes() -> None:
 
 
 def test_networks_that_take_turns_and_parts_of_memory_have_a_line_each() -> None:
-    stage = Stage(name="Segmenter", site="s.py:3", share=0.8, calls_per_unit=2.0, batch=1)
+    stage = NetworkStage(name="Segmenter", site="s.py:3", share=0.8, calls_per_unit=2.0, batch=1)
     (line,) = networks(a_run(unit="image", stages=(stage,)))
     assert line.split("  ")[-1] == "Segmenter at s.py:3: 2.00 calls an image, 1 at once"
     mib = 1024**2

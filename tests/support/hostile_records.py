@@ -21,7 +21,7 @@ from typing import Any
 from advisor import settings
 from advisor.errors import ReportError
 from advisor.gate import checkout, report
-from advisor.gate.config import Program
+from advisor.gate.config import GateProgram
 from advisor.gate.process import NoRateError, entry_of, rate_of, read_suite
 from advisor.gate.schema import Inputs, PairEntry, ProgramEntry, RunEntry
 from advisor.gate.verdict import decide
@@ -65,7 +65,7 @@ NUMBERS = (
     "1", "12.5", "0", "-0", "5e-324", "1e-320", "1e308", "-3", "nan", "inf", "-inf", "1e999",
     "9" * 400, "1_000", "1,000", "x", "", "0x10", "\uff11\uff12",
 )  # fmt: skip
-PROGRAM = Program(
+PROGRAM = GateProgram(
     name="train",
     workload=settings.Workload(command="python train.py", metric_regex=None, unit="sample"),
 )
