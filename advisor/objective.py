@@ -159,12 +159,14 @@ class Objective:
 
     def unmeasured(self, run: Run) -> tuple[str, ...]:
         """Names of the requested figures that `run` lacks."""
-        asked = (self.metric, *(each.metric for each in self.constraints))
+        asked = (self.metric, *(constraint.metric for constraint in self.constraints))
         return tuple(dict.fromkeys(each.name for each in asked if not each.read(run)))
 
     def broken(self, run: Run) -> tuple[Constraint, ...]:
         """Constraints that `run` breaks."""
-        return tuple(each for each in self.constraints if not each.holds(run))
+        return tuple(
+            constraint for constraint in self.constraints if not constraint.holds(run)
+        )
 
     def best(self, runs: Sequence[Run]) -> Run:
         return max(runs, key=self.log_merit)

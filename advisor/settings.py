@@ -355,7 +355,9 @@ def load(path: Path | None) -> Settings:
 def _explain(path: Path, problem: ValidationError) -> str:
     errors: list[Any] = list(problem.errors())
     # A missing key is mostly a misspelled one.
-    first = next((each for each in errors if each["type"] == "extra_forbidden"), errors[0])
+    first = next(
+        (error for error in errors if error["type"] == "extra_forbidden"), errors[0]
+    )
     where = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         known = {

@@ -181,7 +181,9 @@ def comparison_interval(
 def estimate_inside(low: float, high: float, *estimates: float) -> float:
     """First estimate strictly inside the bounds, else their middle."""
     candidates = (*estimates, (low + high) / 2)
-    return next((each for each in candidates if low < each < high), estimates[0])
+    return next(
+        (candidate for candidate in candidates if low < candidate < high), estimates[0]
+    )
 
 
 BY_LUCK = 4

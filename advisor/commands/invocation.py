@@ -392,7 +392,9 @@ def _read(path: Path) -> list[dict[str, Any]] | None:
         options = reading.from_json(path.read_text("utf-8"))["options"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return [each for each in options if isinstance(each, dict) and each.get("flags")]
+    return [
+        option for option in options if isinstance(option, dict) and option.get("flags")
+    ]
 
 
 def _why_unrecorded(result: object) -> str:

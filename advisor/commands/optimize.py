@@ -249,7 +249,7 @@ def objective_of(
     bounds = next(each for each in given if each is not None)
     name = args.objective or entry.objective or defaults.objective
     found = objective.parse(name, bounds)
-    metrics = (found.metric, *(each.metric for each in found.constraints))
+    metrics = (found.metric, *(constraint.metric for constraint in found.constraints))
     of_cards = [metric.name for metric in metrics if metric.from_card]
     if of_cards and not machine.gpus:
         msg = (

@@ -193,13 +193,13 @@ def trace_program(
             why = f"batch {change.new} failed here ({run.kind})"
             return run if run.kind == "interrupted" else replace(found, why=why)
         traces.append(trace_of(run))
-        for each in traces[:-1]:
+        for trace in traces[:-1]:
             try:
-                at_batch(each, traces[-1], each.batch)
+                at_batch(trace, traces[-1], trace.batch)
             except PredictionError as problem:
                 why = str(problem)
             else:
-                traced = replace(found.traced, line=(each, traces[-1]))
+                traced = replace(found.traced, line=(trace, traces[-1]))
                 return replace(found, traced=traced, change=change)
     return replace(found, why=why)
 
@@ -231,9 +231,9 @@ def autocast_too(
 
 def trace_of(run: Run) -> Trace:
     """Trace of a run. Raises PredictionError."""
-    for each in run.overrides:
-        if not each.applied:
-            msg = f"Autocast could not be put around the program's model: {each.why}."
+    for override in run.overrides:
+        if not override.applied:
+            msg = f"Autocast could not be put around the program's model: {override.why}."
             raise PredictionError(msg)
     if run.trace is None or not run.effects.batch or not run.step_ms:
         why = run.flops.why if run.flops else None

@@ -117,14 +117,14 @@ def spliced(text: str, splices: Iterable[Splice]) -> str:
 
 def spelled(text: str, leaves: Iterable[Scalar], syntax: Syntax) -> Iterator[Scalar]:
     starts = line_starts(text)
-    for each in leaves:
-        own, comment = text[each.start : each.end], None
-        why = each.why or _why_not(own)
-        if each.option is not None:
-            why, comment = why or each.option.why, each.option.comment
+    for leaf in leaves:
+        own, comment = text[leaf.start : leaf.end], None
+        why = leaf.why or _why_not(own)
+        if leaf.option is not None:
+            why, comment = why or leaf.option.why, leaf.option.comment
         else:
-            comment = _comment(text, starts, syntax, each.start, each.end)
-        yield each._replace(text=own, why=why, comment=comment)
+            comment = _comment(text, starts, syntax, leaf.start, leaf.end)
+        yield leaf._replace(text=own, why=why, comment=comment)
 
 
 def _why_not(text: str) -> str | None:

@@ -263,7 +263,7 @@ class Comparison:
         taken = [self._taken(each) or 0.0 for each in rounds]
         first = list(map(operator.add, first, taken))
         beside = [
-            logs(runs_of([each for each in others if self._is_sound(each, one)], one))
+            logs(runs_of([other for other in others if self._is_sound(other, one)], one))
             for one in names
         ]
         return stats.comparison_interval(

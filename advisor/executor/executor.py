@@ -234,10 +234,10 @@ class Executor:
         for requests in rounds:
             known.append([])
             after_s = 0.0
-            for each in requests:
-                one = self._prepared(each, earlier_calls=earlier_calls, after_s=after_s)
+            for request in requests:
+                one = self._prepared(request, earlier_calls=earlier_calls, after_s=after_s)
                 known[-1].append(one)
-                after_s += each.expected_s
+                after_s += request.expected_s
         begun = [[one for one in several if isinstance(one, _Begun)] for several in known]
         answers: list[list[TrialResult | SkippedRun]] = []
         for several, ran in zip(known, map(iter, self._run_all(begun)), strict=True):
@@ -443,7 +443,9 @@ class _Rounds:
         return Comparison(
             ab_test=self.ab_test,
             rounds=tuple(self.rounds),
-            failure=next((each for each in results if isinstance(each, Failure)), None),
+            failure=next(
+                (result for result in results if isinstance(result, Failure)), None
+            ),
             cut_short=self.cut_short,
             remaining_s=self.executor.budget.remaining_s,
         )

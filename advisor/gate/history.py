@@ -46,7 +46,11 @@ class RateHistory(Part):
 
     def window(self, series: str) -> list[DailyRate]:
         """Latest sessions of a series, without red ones."""
-        own = [each for each in self.sessions if each.series == series and not each.red]
+        own = [
+            session
+            for session in self.sessions
+            if session.series == series and not session.red
+        ]
         return own[-WINDOW:]
 
 
@@ -111,9 +115,9 @@ def judge(past: RateHistory, record: GateRecord) -> tuple[GateRecord, RateHistor
             same = [machine, program.definition, source, rate.unit, rate.better]
             same += [rate.counted] * (rate.counted is not None)
             series = f"{workload.name} {digest_of(same)}"
-            beside = {each.series for each in past.sessions if each.machine == machine} | {
-                series
-            }
+            beside = {
+                session.series for session in past.sessions if session.machine == machine
+            } | {series}
             found = predict(past.window(series), value, threshold, rate.better, len(beside))
             red = found["verdict"] == "regression"
             sessions.append(DailyRate(series=series, value=value, red=red, **day))

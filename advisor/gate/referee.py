@@ -154,7 +154,7 @@ class Judge:
     inputs: Inputs
 
     def settled(self, programs: Sequence[ProgramEntry], name: str) -> bool:
-        entry = next(each for each in programs if each.name == name)
+        entry = next(program for program in programs if program.name == name)
         found = self.verdict(entry)
         if found.ruling == "undecided":
             return bool(verdict.without_pairs(entry, self.inputs))
@@ -180,7 +180,7 @@ class Judge:
         if not rates:
             reason = f"no pair was measured ({entry.stopped or 'not begun'})"
             return RefereeVerdict(ruling="undecided", cause="not-measured", reason=reason)
-        pairs = zip(*(each.differences for each in rates), strict=True)
+        pairs = zip(*(rate.differences for rate in rates), strict=True)
         # of a suite the mean of its log gains: each benchmark counts alike
         gains = [-math.fsum(pair) / len(pair) for pair in pairs]
         owed = zip(*(each.later_items for each in rates), strict=True)
@@ -229,10 +229,10 @@ class Judge:
             yield RefereeVerdict(ruling="drop", cause="smaller-model", reason=smaller)
         for sentence in work_differences(base, head):
             yield RefereeVerdict(ruling="drop", cause="other-work", reason=sentence)
-        for each in same_work.differences(base, head[-1]):
-            if each.cause not in self.workload.accept:
+        for difference in same_work.differences(base, head[-1]):
+            if difference.cause not in self.workload.accept:
                 yield RefereeVerdict(
-                    ruling="drop", cause="other-work", reason=each.sentence
+                    ruling="drop", cause="other-work", reason=difference.sentence
                 )
         if late := later_end(base[-1], head[-1]):
             yield RefereeVerdict(ruling="drop", cause="work-after-the-steps", reason=late)
@@ -365,7 +365,7 @@ WORDS: dict[Ruling, str] = {"keep": "Keep it", "drop": "Drop it", "undecided": "
 
 
 def as_text(record: RefereeRecord) -> str:
-    gain, counted = record.gain, [each for each in record.pairs if not each.discarded]
+    gain, counted = record.gain, [pair for pair in record.pairs if not pair.discarded]
     lines = [f"{WORDS[record.verdict]}: {record.reason}."]
     if gain:
         low, high = (

@@ -56,7 +56,9 @@ def gate_rule(inputs: Inputs, mode: Mode) -> StoppingRule:
 
     def settled(programs: Sequence[ProgramEntry], name: str) -> bool:
         record = verdict.decide(programs, inputs, mode)
-        return verdict.settled(record, next(each for each in programs if each.name == name))
+        return verdict.settled(
+            record, next(program for program in programs if program.name == name)
+        )
 
     # another day's runs are those of a quiet machine
     return StoppingRule(looks=LOOKS_OF[mode], settled=settled, quiet=mode == "history")

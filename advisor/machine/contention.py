@@ -162,7 +162,7 @@ def judge(
     Waits are known as far as threads of the run were read inside the window; without such a
     reading contention is unknown, which is not the same as none.
     """
-    before = [each for each in readings if each.time <= start][-1:]
+    before = [reading for reading in readings if reading.time <= start][-1:]
     after = [each for each in readings if each.time >= end][:1]
     inside = [each for each in readings if start < each.time < end]
     window = [*before, *inside, *after]
@@ -235,7 +235,7 @@ def in_words(seen: Disturbance) -> str:
 def is_kin(process: psutil.Process) -> bool:
     """True for an ancestor or a child of this process: a call of ours, and no neighbour."""
     with contextlib.suppress(psutil.Error):
-        own = [os.getpid(), *(each.pid for each in psutil.Process().parents())]
+        own = [os.getpid(), *(parent.pid for parent in psutil.Process().parents())]
         return process.pid in own or process.ppid() in own
     return False
 

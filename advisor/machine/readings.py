@@ -84,7 +84,7 @@ class GpuReader:
     def sample(self, *, slow: bool = True) -> GpuSample:
         """Take one sample; `slow` adds the processes."""
         values: dict[str, Any] = {}
-        for field in [each for each in READINGS if slow or each not in _SLOW]:
+        for field in [reading for reading in READINGS if slow or reading not in _SLOW]:
             try:
                 values[field] = READINGS[field](self._nvml, self._device.handle)
             except self._nvml.NVMLError as problem:

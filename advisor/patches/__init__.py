@@ -87,6 +87,6 @@ def code_edit(
         return partial(patches.statement_edit, switch.statement.format(value=value))
     if switch.name == "autocast":
         device = (seen.device or "cpu").partition(":")[0]
-        widen = any(each.one_tensor for each in suggestion.run.overrides)
+        widen = any(override.one_tensor for override in suggestion.run.overrides)
         return partial(patches.autocast_edit, line, device, str(value), widen=widen)
     return None

@@ -104,7 +104,7 @@ def _set_arguments(
     if values.get("num_workers") == 0 and (splats or NEEDS_WORKERS & named.keys()):
         return None
     arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
-    ends = [source.places.span(each)[1] for each in arguments]
+    ends = [source.places.span(argument)[1] for argument in arguments]
     splices: list[Splice] = []
     missing: dict[str, JsonScalar] = {}
     for name, value in values.items():
@@ -313,12 +313,14 @@ def file_patch(path: Path, old: str, new: str, cwd: Path) -> str | None:
     if old == new:
         return None
     real = path.resolve()
-    root = next((each for each in real.parents if (each / ".git").exists()), cwd.resolve())
+    root = next(
+        (parent for parent in real.parents if (parent / ".git").exists()), cwd.resolve()
+    )
     name = (
         real.relative_to(root).as_posix() if real.is_relative_to(root) else real.as_posix()
     )
     lines = difflib.unified_diff(
         LINES.findall(old), LINES.findall(new), f"a/{name}", f"b/{name}"
     )
-    whole = (each if each.endswith("\n") else f"{each}\n{NO_LINE_END}\n" for each in lines)
+    whole = (line if line.endswith("\n") else f"{line}\n{NO_LINE_END}\n" for line in lines)
     return "".join((f"diff --git a/{name} b/{name}\n", *whole))

@@ -94,7 +94,7 @@ def find(session: Session, optimizer: Any) -> None:
     if session.updates not in LOOKS or session.capture is not None:
         return
     weights = [each for group in optimizer.param_groups for each in group["params"]]
-    known = {each.name for each in session.copies}
+    known = {copy.name for copy in session.copies}
     frame: Any = sys._getframe()
     while frame is not None and len(session.copies) < COPIES:
         if not call_sites.is_foreign(frame.f_code.co_filename):
@@ -135,7 +135,7 @@ def _copies(torch: Any, variables: Any, weights: list[Any]) -> Iterator[tuple[st
     """Name of each copy below the variables, and the way to its largest tensor."""
     own = {id(each) for each in weights}
     own |= {id(each.grad) for each in weights if each.grad is not None}
-    shapes = Counter(tuple(each.shape) for each in weights)
+    shapes = Counter(tuple(weight.shape) for weight in weights)
     seen: set[int] = set()
     queue = deque(
         (str(name), ((True, name),), value)

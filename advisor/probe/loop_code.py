@@ -59,4 +59,7 @@ def sets_state(function: Any) -> bool:
     if not isinstance(function, types.FunctionType):
         return False
     sets = (SETS_ATTRIBUTE, SETS_ITEM)
-    return any(each.opname in sets for each in dis.get_instructions(function.__code__))
+    return any(
+        instruction.opname in sets
+        for instruction in dis.get_instructions(function.__code__)
+    )

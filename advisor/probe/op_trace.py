@@ -176,7 +176,7 @@ def why_not(session: Session) -> str | None:
     hidden = {
         "compiled code does": compilations() > 0,
         "scripted code does": any(
-            isinstance(each.module(), script) for each in session.modules
+            isinstance(module.module(), script) for module in session.modules
         ),
         "CUDA graphs do": session.graph_replayed,
     }
@@ -186,7 +186,7 @@ def why_not(session: Session) -> str | None:
 
 
 def _bytes(tensors: list[Any]) -> int:
-    unique = {id(each): each for each in tensors if getattr(each, "is_cuda", False)}
+    unique = {id(tensor): tensor for tensor in tensors if getattr(tensor, "is_cuda", False)}
     return sum(each.numel() * each.element_size() for each in unique.values())
 
 

@@ -229,7 +229,8 @@ def _fused(torch: Any, override: AppliedOverride) -> None:
         build(self, params, defaults)
         tensors = [each for group in self.param_groups for each in group["params"]]
         able = all(
-            each.device.type == "cuda" and each.is_floating_point() for each in tensors
+            tensor.device.type == "cuda" and tensor.is_floating_point()
+            for tensor in tensors
         )
         if able and "fused" in defaults and defaults["fused"] is None:
             for group in (self.defaults, *self.param_groups):

@@ -394,7 +394,7 @@ def _never_returns(kind: type) -> bool:
     generator = 0x20
     if code is None or not code.co_flags & generator:
         return False
-    names = {each.opname for each in dis.get_instructions(code)}
+    names = {instruction.opname for instruction in dis.get_instructions(code)}
     return not names & {"RETURN_VALUE", "RETURN_CONST"}
 
 
@@ -466,7 +466,7 @@ def _generators(session: Session) -> Any:
     generators = [torch.default_generator]
     if torch.cuda.is_initialized():
         generators += torch.cuda.default_generators
-    return [zlib.crc32(bytes(each.get_state().tolist())) for each in generators]
+    return [zlib.crc32(bytes(generator.get_state().tolist())) for generator in generators]
 
 
 def ended(session: Session, iterator: Any) -> None:

@@ -89,15 +89,15 @@ def optimize_report(tuning: FinishedTuning) -> Report:
             if judgement.limit is not None
         ],
         comparisons=[
-            _comparison(each, objective)
-            for each in tuning.lab.comparisons
-            if each.ab_test.purpose != "quality"
+            _comparison(comparison, objective)
+            for comparison in tuning.lab.comparisons
+            if comparison.ab_test.purpose != "quality"
         ],
         noise=state.noise or None,
         too_noisy=outcome == "partial" and verdict.too_noisy(tuning),
         objective=objective.metric.name,
         objective_unit=objective.metric.unit_for(tuning.unit),
-        constraints=[each.text for each in objective.constraints],
+        constraints=[constraint.text for constraint in objective.constraints],
         restored_constraints=tuning.restored_constraints,
         trials=[trial_entry(attempt) for attempt in tuning.lab.attempts],
         candidate=best,
@@ -172,13 +172,13 @@ def runs_of(tuning: FinishedTuning, candidate: Candidate) -> list[Run]:
     They are of baseline and comparisons: a run of the search chose the candidate.
     """
     runs = [] if candidate.changes else list(tuning.state.originals)
-    for each in tuning.lab.comparisons:
-        if each.ab_test.purpose == "quality":
+    for comparison in tuning.lab.comparisons:
+        if comparison.ab_test.purpose == "quality":
             continue
-        for arm, request in each.ab_test.by_name.items():
+        for arm, request in comparison.ab_test.by_name.items():
             variant = request.variant
             if variant.candidate.key == candidate.key:
-                runs += each.runs(arm)
+                runs += comparison.runs(arm)
     quiet = [run for run in runs if run.disturbance.disturbed is not True]
     return quiet if len(quiet) > 1 else runs
 
@@ -252,7 +252,7 @@ def next_actions(tuning: FinishedTuning, best: CandidateEntry | None) -> list[st
     state = tuning.state
     if not state.originals:
         return []
-    once = [each for each in state.suggestions if each.outcome is None]
+    once = [suggestion for suggestion in state.suggestions if suggestion.outcome is None]
     steps = [(s.gain, f"Prove {s.title}: {s.gain:.2f}x in one run") for s in once]
     unjudged = [each for each in state.left_out if each.is_open]
     steps += [(s.gain, f"Prove {s.text.rstrip('.')}") for s in unjudged]
@@ -288,8 +288,8 @@ def _changes(state: TunerState, winner: Candidate) -> tuple[Change, ...]:
     if not state.originals or state.trains:
         return winner.changes
     return tuple(
-        replace(each, knob_class="free") if each.knob_class == "training" else each
-        for each in winner.changes
+        replace(change, knob_class="free") if change.knob_class == "training" else change
+        for change in winner.changes
     )
 
 

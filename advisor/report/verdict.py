@@ -144,8 +144,8 @@ def too_noisy(tuning: FinishedTuning) -> bool:
     """True if values ran alone, and equal runs differ so much that a gain may have been missed."""
     state = tuning.state
     searched = any(
-        each.request.purpose == "search" and each.request.variant.candidate.changes
-        for each in tuning.lab.attempts
+        attempt.request.purpose == "search" and attempt.request.variant.candidate.changes
+        for attempt in tuning.lab.attempts
     )
     return searched and state.noise_of(state.best) > TOO_NOISY
 
@@ -203,7 +203,7 @@ def _where(tuning: FinishedTuning) -> str:
 
 def _compared_all(state: TunerState) -> list[Comparison]:
     """Comparisons of candidates and of suggestions."""
-    suggested = (each.outcome for each in state.suggestions)
+    suggested = (suggestion.outcome for suggestion in state.suggestions)
     return [*state.confirmations, *(each for each in suggested if each is not None)]
 
 
@@ -225,9 +225,9 @@ def undecided(step: Comparison, title: str = "") -> str:
         if any(map(contended, runs_of(step.rounds, arm)))
     ]
     who = ", ".join(
-        f"{each.name} up to {each.cpus:.1f} CPUs"
-        for each in step.disturbers[:MOST_NAMED]
-        if each.cpus >= NAMED_CPUS
+        f"{disturber.name} up to {disturber.cpus:.1f} CPUs"
+        for disturber in step.disturbers[:MOST_NAMED]
+        if disturber.cpus >= NAMED_CPUS
     )
     label = title or step.ab_test.after.label
     return (
@@ -262,7 +262,9 @@ def _improved(tuning: FinishedTuning, whole: Gain) -> str:
     )
     if tuning.restored_constraints:
         text += f" It keeps {', '.join(tuning.restored_constraints)}; no run of the original did."
-    if not all(confirm.is_significant(state, each) for each in state.confirmations):
+    if not all(
+        confirm.is_significant(state, confirmation) for confirmation in state.confirmations
+    ):
         text += " Changes that were not proven on top of it were left out."
     return text
 
@@ -309,7 +311,11 @@ def _nothing_proven(tuning: FinishedTuning) -> str:
         return "The budget was spent before a candidate could run, so nothing is known yet."
     if state.quality.judgements:
         return "No change of results was confirmed to stay inside the declared tolerances."
-    coded = {(each.document, each.path) for each in tuning.decisions if each.in_code}
+    coded = {
+        (decision.document, decision.path)
+        for decision in tuning.decisions
+        if decision.in_code
+    }
     for kept in state.verdicts:
         if kept.outcome == "kept" and kept.knob not in coded:
             return f"{kept.knob[1]}: {kept.reason}"
@@ -323,7 +329,9 @@ def _nothing_proven(tuning: FinishedTuning) -> str:
 def best_candidate(tuning: FinishedTuning) -> CandidateEntry | None:
     """Most promising unproven candidate or suggestion, with its gain."""
     state = tuning.state
-    compared = [_compared(each, state) for each in reversed(state.confirmations)]
+    compared = [
+        _compared(confirmation, state) for confirmation in reversed(state.confirmations)
+    ]
     suggested = [
         _compared(step, state, title) for title, step in _likely_suggestions(state)
     ]
@@ -351,7 +359,7 @@ def _compared(
 def _likely_suggestions(state: TunerState) -> list[tuple[str, Comparison]]:
     """Unproven suggestions that may be faster, best first."""
     objective, least = state.context.objective, state.context.smallest_gain
-    ranked = sorted(state.suggestions, key=lambda each: -each.gain)
+    ranked = sorted(state.suggestions, key=lambda suggestion: -suggestion.gain)
     unproven = (each for each in ranked if not is_confirmed(state, each))
     tried = [(each.title, each.outcome) for each in unproven if each.outcome is not None]
     return [
@@ -433,7 +441,9 @@ def caveats(tuning: FinishedTuning) -> Iterator[str]:
         yield f"The command altered or removed files of yours: {named(changed)}."
     yield from filter(None, map(collapsed, state.confirmations))
     tried = {
-        each.title: each.outcome for each in state.suggestions if each.outcome is not None
+        suggestion.title: suggestion.outcome
+        for suggestion in state.suggestions
+        if suggestion.outcome is not None
     }
     after = [
         run for step in (*state.confirmations, *tried.values()) for run in step.runs(AFTER)
@@ -545,7 +555,9 @@ def load_of(tuning: FinishedTuning, everything: Sequence[Run]) -> str:
     runs = [
         run for step in proofs for run in (*step.runs(BEFORE), *step.runs(AFTER))
     ] or everything
-    steps = proofs or [each.outcome for each in tuning.state.suggestions if each.outcome]
+    steps = proofs or [
+        suggestion.outcome for suggestion in tuning.state.suggestions if suggestion.outcome
+    ]
     used = any(each.used_contended_rounds for each in steps)
     note = load_note(runs, neighbours(everything), tuning.machine.cpus)
     return f"{note} {UNDER_LOAD}" if note and used else note

@@ -145,9 +145,9 @@ def view_of(report: Report) -> dict[str, Any]:
         "trials_summary": f"{numbers.many(len(report.trials), 'trial')}: "
         f"{numbers.many(report.runs, 'process')} in {numbers.duration(report.wall_s)}",
         "failures": [
-            {"head": f"{each.id}, {each.label}, {each.outcome}:", "detail": each.detail}
-            for each in report.trials
-            if each.outcome != "ok" and each.detail
+            {"head": f"{trial.id}, {trial.label}, {trial.outcome}:", "detail": trial.detail}
+            for trial in report.trials
+            if trial.outcome != "ok" and trial.detail
         ],
         "quality": table(
             ("measure", "variant", "value", "original", "limit", ""),
@@ -200,8 +200,8 @@ def card(report: Report) -> str:
     if report.verdict != "improved" or report.gain is None:
         return ""
     changes = ", ".join(
-        f"{leaf_of(each.path)} {each.old} to {each.new}"
-        for each in report.changes[:MOST_CHANGES]
+        f"{leaf_of(change.path)} {change.old} to {change.new}"
+        for change in report.changes[:MOST_CHANGES]
     )
     gained = bars(report) or f"{report.objective}: {report.gain.text}"
     return f"{markdown.one_line(f'{subject(report)}: {changes}')}\n{gained}"
@@ -503,14 +503,13 @@ def past(entry: HistoryEntry) -> dict[str, str]:
 def comparisons(report: Report) -> list[dict[str, Any]]:
     """Comparisons with their rounds."""
     found = []
-    for each in report.comparisons:
-        gain = each.gain.text if each.gain else "no interval"
-        head = (
-            f"{each.after} against {each.before}: {gain}, {report.objective_unit} by round."
-        )
+    for comparison in report.comparisons:
+        gain = comparison.gain.text if comparison.gain else "no interval"
+        arms = f"{comparison.after} against {comparison.before}"
+        head = f"{arms}: {gain}, {report.objective_unit} by round."
         rows = [
             (one.round, numbers.number(one.before), numbers.number(one.after), one.note)
-            for one in each.rounds
+            for one in comparison.rounds
         ]
         if rows:
             rounds = table(("round", "before", "after", ""), "rrrl", rows)

@@ -88,7 +88,7 @@ class TrialExit:
     @property
     def aside(self) -> str | None:
         """Error of the probe for which it left a program alone."""
-        aside = [each for each in self.processes if each.state == "aside"]
+        aside = [process for process in self.processes if process.state == "aside"]
         if self.steps or not aside:
             return None
         told = [
@@ -185,7 +185,9 @@ class Monitor:
         if self._window_full(now, stepping):
             return "measured"
         # what comes after a full window is ours: it neither fails nor outlasts the program
-        full = self._full_since < math.inf or any(each.alone for each in self._processes)
+        full = self._full_since < math.inf or any(
+            process.alone for process in self._processes
+        )
         if launched.ended:
             return "measured" if full else "exited"
         end = self._over_limit(now, stepping)
@@ -218,7 +220,8 @@ class Monitor:
     def _left_alone(self) -> bool:
         plan = self._trial.plan
         aside = any(
-            each.state == "aside" and self._alive(each.pid) for each in self._processes
+            process.state == "aside" and self._alive(process.pid)
+            for process in self._processes
         )
         late = clock.now() - self._launched.started > LOST_S
         lost = late and not self._processes and isolating(self._trial.command) is not None

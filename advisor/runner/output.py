@@ -255,7 +255,7 @@ class _Search:
         }
         self._lines = _Lines(wanted)
         self._idle = not self._figures and wanted.lines is None
-        of_lines = any(each.matches == "line" for each in wanted.figures)
+        of_lines = any(figure.matches == "line" for figure in wanted.figures)
         self._longest = RATE_CHARS if of_lines else LINE_BYTES
         self._rest = bytearray()
         self._skipping = False

@@ -125,7 +125,7 @@ def _judged(
     if failure is not None:
         cards = [process.card for process in ending.processes if process.card is not None]
         seen = card.summary(ending.started, ending.ended, cards)
-        messages = [each.message for each in exceptions(ending)]
+        messages = [exception.message for exception in exceptions(ending)]
         said = "\n".join([*messages, ending.stderr, ending.stdout])
         failure = beside_others(
             failure, said, seen.gpu_mem_others_gib, card.memory_gib(cards)
@@ -179,7 +179,11 @@ def _results(
     in_window = files_between(run.window_start, end, times, run) if known else None
     results = [*read_copies(changes, trial.cwd), *inside]
     begun = first_step_of(run) + set_ahead_s if kept_on else float("-inf")
-    made = (each for each in results if each.written_at is None or each.written_at >= begun)
+    made = (
+        result
+        for result in results
+        if result.written_at is None or result.written_at >= begun
+    )
     return {"files_in_window": in_window, "results": tuple(made)}
 
 
@@ -220,7 +224,7 @@ def _by_sandbox(launched: Launched, ending: TrialExit, found: Failure) -> Failur
         )
     if ending.end not in {"exited", "measured"}:
         return None
-    lines = [f"{each.type}: {each.message}" for each in exceptions(ending)]
+    lines = [f"{exception.type}: {exception.message}" for exception in exceptions(ending)]
     lines += [*reversed(ending.stderr.splitlines()), *reversed(ending.stdout.splitlines())]
     layer_full = bool(launched.changes and launched.changes["full"])
     full = full_space(job.sandbox, lines, layer_full=layer_full)

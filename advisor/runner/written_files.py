@@ -53,7 +53,7 @@ def changed_files(
 
 def guarded_changes(processes: Sequence[ProcessRecord]) -> dict[str, Any]:
     """Changes that the probe saw Python make, as a sandbox tells them."""
-    altered = {path for each in processes for path in each.altered}
+    altered = {path for process in processes for path in process.altered}
     made = {path for each in processes for path in each.writes if Path(path).exists()}
     created = sorted(made - altered)
     return {"created": created, "changed": sorted(altered), "removed": (), "sealed": ()}
@@ -141,7 +141,7 @@ def _json(file: BinaryIO) -> dict[str, Any]:
     held = json.loads(file.read(JSON_BYTES))  # of a larger one a part, which is no JSON
     lists = [held] if isinstance(held, list) else list(held.values())
     items: list[Any] = max((each for each in lists if isinstance(each, list)), key=len)
-    first = [_words(json.dumps(each)) for each in items[:FIRST_ITEMS]]
+    first = [_words(json.dumps(item)) for item in items[:FIRST_ITEMS]]
     return {"items": len(items), "first": first}
 
 

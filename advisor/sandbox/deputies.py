@@ -541,8 +541,8 @@ def _require_same_rights(pid: int) -> None:
     )
     if fewer or any(mine[each] != its[each] for each in SAME):
         raise OSError(errno.EACCES, "the caller has other rights")
-    for each in PLACES:
-        places = (os.stat(kernel.proc(f"{who}/{each}")) for who in ("self", pid))
+    for place in PLACES:
+        places = (os.stat(kernel.proc(f"{who}/{place}")) for who in ("self", pid))
         if not os.path.samestat(*places):
             raise OSError(errno.EACCES, "the caller sees another tree")
 

@@ -90,7 +90,7 @@ def plan(
     points = {mount.path for mount in mounts}
     steps: dict[str, How] = {}
     for mount in mounts:
-        if any(is_within(mount.path, each) for each in SYSTEM_TREES):
+        if any(is_within(mount.path, system_tree) for system_tree in SYSTEM_TREES):
             if mount.path in SYSTEM_TREES:
                 steps[mount.path] = "passes"
         elif mount.fstype in PSEUDO or (mount.read_only and mount.path != "/"):

@@ -177,7 +177,7 @@ def around(protected: Iterable[str]) -> tuple[str, ...]:
     for level in sorted(levels):
         try:
             with os.scandir(level) as entries:
-                beside = sorted(each.path for each in entries if not each.is_symlink())
+                beside = sorted(entry.path for entry in entries if not entry.is_symlink())
         except OSError:
             continue
         found += [path for path in beside if path not in others]

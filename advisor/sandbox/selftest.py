@@ -248,10 +248,10 @@ def _call(x86_64: int, aarch64: int, *arguments: int | bytearray) -> int:
     if number is None:
         return -1
     words = [
-        ctypes.c_long(each)
-        if isinstance(each, int)
-        else (ctypes.c_char * len(each)).from_buffer(each)
-        for each in arguments
+        ctypes.c_long(argument)
+        if isinstance(argument, int)
+        else (ctypes.c_char * len(argument)).from_buffer(argument)
+        for argument in arguments
     ]
     return int(ctypes.CDLL(None, use_errno=True).syscall(ctypes.c_long(number), *words))
 

@@ -154,7 +154,7 @@ def carrier_of(name: str, tables: Mapping[str, EngineTable]) -> Carrier | None:
     table = tables[name]
     python = table.python or sys.executable
     words = (*shlex.split(table.command), *address)
-    more = (tuple(shlex.split(each)) for each in table.more_nodes)
+    more = (tuple(shlex.split(more_node)) for more_node in table.more_nodes)
     others = tuple(Carrier(words=each, python=python) for each in more)
     return Carrier(words=words, python=python, others=others)
 

@@ -92,7 +92,7 @@ class JointEngine:
         """Ends the trial on all nodes."""
         settings = replace(settings, cancel=self._off)
         nodes = (first, *first.others)
-        self._nodes = [RemoteEngine(replace(settings, connection=each)) for each in nodes]
+        self._nodes = [RemoteEngine(replace(settings, connection=node)) for node in nodes]
         self._nodes[0].connection.hear["stop"] = self._pass_on
         self._held = contextlib.ExitStack()
         self.clock = self._nodes[0].clock
