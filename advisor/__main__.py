@@ -44,10 +44,10 @@ class _Parser(argparse.ArgumentParser):
     """Parser whose refusals are errors of one sentence."""
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        found, unknown = self.parse_known_args(args, namespace)
+        parsed, unknown = self.parse_known_args(args, namespace)
         if unknown:
             self.error(mistakes.unknown_words(self, unknown))
-        return found
+        return parsed
 
     def error(self, message: str) -> NoReturn:
         msg = f"{message}. `{self.prog} --help` lists the options."

@@ -72,11 +72,11 @@ def installed_packages(command: tuple[str, ...], cwd: Path) -> list[str]:
     """Interpreter and packages of `command`, by name and version; nothing is run."""
     lines: list[str] = []
     for word in dict.fromkeys(" ".join(command).split()):
-        found = shutil.which(word) or (str(cwd / word) if "/" in word else None)
-        if found is None:
+        program = shutil.which(word) or (str(cwd / word) if "/" in word else None)
+        if program is None:
             continue
-        real = Path(os.path.realpath(found))
-        for prefix in dict.fromkeys((Path(found).parent.parent, real.parent.parent)):
+        real = Path(os.path.realpath(program))
+        for prefix in dict.fromkeys((Path(program).parent.parent, real.parent.parent)):
             if any(prefix.glob("lib/python3*")):
                 lines.append(str(real))
             packages = sorted(prefix.glob("lib/python3*/*-packages/*-info"))
@@ -146,8 +146,8 @@ class History:
                 (key, machine, now - max_age_s, now - min_age_s),
             ).fetchall()
         )
-        found: list[Run | Failure] = []
+        results: list[Run | Failure] = []
         for (doc,) in rows:
             with contextlib.suppress(ValidationError):
-                found.append(_RESULT.validate_json(doc))
-        return found
+                results.append(_RESULT.validate_json(doc))
+        return results

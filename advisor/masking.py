@@ -109,25 +109,25 @@ def mask_value(value: Any, name: str = "") -> Any:
 
 
 def _masked_shapes(text: str) -> str:
-    text = _RUN.sub(lambda found: MASK if _is_random(found[0]) else found[0], text)
+    text = _RUN.sub(lambda match: MASK if _is_random(match[0]) else match[0], text)
     return _SHAPE.sub(MASK, text)
 
 
 def _without(pattern: re.Pattern[str], text: str, *, code: bool = False) -> str:
     """Mask the values of secret pairs, nested ones too; in `code` only quoted ones."""
     parts, copied, at = [], 0, 0
-    while found := pattern.search(text, at):
-        value = found["value"]
+    while match := pattern.search(text, at):
+        value = match["value"]
         quote = value[0] if value[0] in "\"'" else ""
         bare = value[1:-1] if quote else value
         # An expression is no secret: `password = getpass(...)`, `os.environ[...]`.
         is_expression = not quote and (code or any(mark in value for mark in "([{<$"))
-        if is_expression or not is_secret(found["name"], bare):
-            at = found.start("value")
+        if is_expression or not is_secret(match["name"], bare):
+            at = match.start("value")
             continue
-        parts += [text[copied : found.start("value")], quote, MASK, quote]
-        rest = _REST.match(text, found.end()) if not quote else None
-        copied = at = rest.end() if rest else found.end()
+        parts += [text[copied : match.start("value")], quote, MASK, quote]
+        rest = _REST.match(text, match.end()) if not quote else None
+        copied = at = rest.end() if rest else match.end()
     return "".join([*parts, text[copied:]])
 
 

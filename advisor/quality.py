@@ -83,37 +83,37 @@ def seeds_matter(pairs: Sequence[Pair]) -> bool:
 
 def differences(pairs: Iterable[Pair], measure: str, sign: float) -> list[list[float]]:
     """Loss of the candidate by run and item; unpaired items are one."""
-    found = []
+    sentences = []
     for before, after in pairs:
         old, new = before[measure], after[measure]
         if len(old) != len(new):
             old, new = (fmean(old),), (fmean(new),)
-        found.append([sign * (b - a) for a, b in zip(old, new, strict=True)])
-    return found
+        sentences.append([sign * (b - a) for a, b in zip(old, new, strict=True)])
+    return sentences
 
 
 def bounds(runs: Sequence[Sequence[float]]) -> Interval:
     """Mean loss, with the wider bounds over runs or items."""
-    found = [stats.paired_interval([fmean(items) for items in runs])]
+    intervals = [stats.paired_interval([fmean(items) for items in runs])]
     if len({len(items) for items in runs}) == 1:
-        found.append(
+        intervals.append(
             stats.paired_interval([fmean(same) for same in zip(*runs, strict=True)])
         )
-    some = [each for each in found if each.n > 1] or found
+    some = [each for each in intervals if each.n > 1] or intervals
     return Interval(
         estimate=fmean(map(fmean, runs)),
         low=min(each.low for each in some),
         high=max(each.high for each in some),
-        n=max(each.n for each in found),
+        n=max(each.n for each in intervals),
     )
 
 
 def spread_of_a_run(runs: Sequence[Sequence[float]]) -> float | None:
     """Standard deviation of a run's mean, the larger by runs and by items."""
-    found = [stdev(items) / math.sqrt(len(items)) for items in runs if len(items) > 1]
+    deviations = [stdev(items) / math.sqrt(len(items)) for items in runs if len(items) > 1]
     if len(runs) > 1:
-        found.append(stdev([fmean(items) for items in runs]))
-    return max(found, default=None)
+        deviations.append(stdev([fmean(items) for items in runs]))
+    return max(deviations, default=None)
 
 
 def rounds_needed(spread: float, gap: float, most: int) -> int | None:
@@ -200,14 +200,14 @@ def given_away(
     latest: Mapping[str, float],
 ) -> dict[str, float]:
     """Share of each tolerance that `latest` used of the `first` original's."""
-    found = {}
+    losses = {}
     for name, measure in measures.items():
         if name not in first or name not in latest:
             continue
         slack = measure.slack(first[name])
         worse = (latest[name] - first[name]) * measure.sign
-        found[name] = max(0.0, worse / slack) if slack else 0.0
-    return found
+        losses[name] = max(0.0, worse / slack) if slack else 0.0
+    return losses
 
 
 def measure_key(measures: Mapping[str, QualityMeasure], command: tuple[str, ...]) -> str:
@@ -221,12 +221,12 @@ def judge_drift(
 ) -> QualityJudgement:
     """Judge relative differences of losses or outputs, either way, by pair and step."""
     finite = all(math.isfinite(each) for pair in drifts for each in pair) and all(drifts)
-    found = (
+    judgement = (
         bounds(drifts)
         if finite
         else Interval(estimate=math.inf, low=math.inf, high=math.inf, n=1)
     )
-    value, most = abs(found.estimate), max(abs(found.low), abs(found.high))
+    value, most = abs(judgement.estimate), max(abs(judgement.low), abs(judgement.high))
     return QualityJudgement(
         measure="drift",
         value=value,

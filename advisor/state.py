@@ -16,9 +16,9 @@ STATE_FOLDER = ".gpu-advisor"
 
 def project_root(config: Path) -> Path:
     """Folder of gpu-advisor.toml, else of .git, else of `config`."""
-    found = settings.find(config.parent)
-    if found is not None:
-        return found.parent
+    settings_file = settings.find(config.parent)
+    if settings_file is not None:
+        return settings_file.parent
     real = Path(os.path.realpath(config))
     return next(
         (folder for folder in real.parents if (folder / ".git").exists()), real.parent

@@ -66,8 +66,8 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     """Print all checks; 1 if --strict and one is bad."""
     if args.calibrate:
         return calibrate(command or [], as_json=args.json)
-    found = checked(take(command or []))
-    to_fix = sum(each.status == "fix" for each in found.values())
+    findings = checked(take(command or []))
+    to_fix = sum(each.status == "fix" for each in findings.values())
     checks = [
         {
             "name": name,
@@ -76,10 +76,10 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
             "why": why,
             "fix": each.fix,
         }
-        for (name, each), (_, why) in zip(found.items(), CHECKS.values(), strict=True)
+        for (name, each), (_, why) in zip(findings.items(), CHECKS.values(), strict=True)
     ]
-    fields = {"verdict": verdict(found), "to_fix": to_fix, "checks": checks}
-    output.show(fields, as_text(found), as_json=args.json)
+    fields = {"verdict": verdict(findings), "to_fix": to_fix, "checks": checks}
+    output.show(fields, as_text(findings), as_json=args.json)
     return int(args.strict and to_fix > 0)
 
 
@@ -172,15 +172,15 @@ def calibrate(command: Sequence[str], *, as_json: bool) -> int:
     with contextlib.ExitStack() as held:
         for card in read_machine().gpus:
             held.enter_context(lock.gpu_lock(card.uuid))
-        found = ask(command, "cards", calibration.MEASURED)
-    if isinstance(found, str) or not found:
-        problem = found or "that torch sees no card; `gpu-advisor doctor` says why."
+        answer = ask(command, "cards", calibration.MEASURED)
+    if isinstance(answer, str) or not answer:
+        problem = answer or "that torch sees no card; `gpu-advisor doctor` says why."
         fields: dict[str, object] = {"problem": problem, "cards": []}
         output.show(fields, f"Nothing measured: {problem}", as_json=as_json)
         return 1
     folder = state_folder(project_root(Path.cwd() / settings.FILE_NAME))
-    calibration.keep(folder, found)
-    cards = [each.model_dump() for each in found]
+    calibration.keep(folder, answer)
+    cards = [each.model_dump() for each in answer]
     table = output.table(
         [tuple(cards[0]), *(tuple(map(str, card.values())) for card in cards)]
     )
@@ -299,14 +299,14 @@ def other_programs(readings: Readings) -> Finding:
 
 
 def isolation(readings: Readings) -> Finding:
-    found = readings.isolation
-    if found.kind != "guard":
-        why = f" ({found.why_not_better})" if found.why_not_better else ""
-        return Finding(f"{found.kind}{why}")
-    if found.why_not_better.startswith(FORCED):
-        return Finding(found.kind, f"unset {FORCED}")
+    policy = readings.isolation
+    if policy.kind != "guard":
+        why = f" ({policy.why_not_better})" if policy.why_not_better else ""
+        return Finding(f"{policy.kind}{why}")
+    if policy.why_not_better.startswith(FORCED):
+        return Finding(policy.kind, f"unset {FORCED}")
     fix = "sudo sysctl user.max_user_namespaces=15000  # see docs/isolation.md"
-    return Finding(f"{found.kind} ({found.why_not_better})", fix)
+    return Finding(f"{policy.kind} ({policy.why_not_better})", fix)
 
 
 def versions(readings: Readings) -> Finding:
@@ -333,14 +333,14 @@ def checked(readings: Readings) -> dict[str, Finding]:
     return {name: look(readings) for name, (look, _) in CHECKS.items()}
 
 
-def verdict(found: Mapping[str, Finding]) -> str:
-    wrong = sum(each.status == "fix" for each in found.values())
+def verdict(findings: Mapping[str, Finding]) -> str:
+    wrong = sum(each.status == "fix" for each in findings.values())
     return f"{numbers.many(wrong, 'thing') if wrong else 'Nothing'} to fix here."
 
 
-def as_text(found: Mapping[str, Finding]) -> str:
-    lines = [verdict(found), ""]
-    for name, each in found.items():
+def as_text(findings: Mapping[str, Finding]) -> str:
+    lines = [verdict(findings), ""]
+    for name, each in findings.items():
         mark = "?" if each.unknown else each.status
         lines.append(f"  {mark:<4}  {name:<14}  {each.value}")
         if each.fix:

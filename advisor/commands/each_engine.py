@@ -105,14 +105,14 @@ def own_arguments(args: argparse.Namespace, name: str) -> argparse.Namespace:
 
 def page(entries: Sequence[Entry], subject: str) -> str:
     """Markdown page: the fastest and the cheapest node, and a row each."""
-    found = [entry for entry in entries if entry.side.units_per_s]
+    measured = [entry for entry in entries if entry.side.units_per_s]
     said = []
-    if found:
-        reports = (entry.outcome for entry in found if isinstance(entry.outcome, Report))
+    if measured:
+        reports = (entry.outcome for entry in measured if isinstance(entry.outcome, Report))
         unit = numbers.plural(next(reports).unit)
-        best = max(found, key=lambda entry: entry.side.units_per_s or 0.0)
+        best = max(measured, key=lambda entry: entry.side.units_per_s or 0.0)
         said.append(f"{best.engine} is fastest: {rate(best.side, unit)}.")
-        priced = [(price, entry) for entry in found if (price := entry.price_of_1000)]
+        priced = [(price, entry) for entry in measured if (price := entry.price_of_1000)]
         if len(priced) > 1:
             price, cheap = min(priced, key=lambda pair: pair[0])
             said.append(
@@ -159,10 +159,10 @@ def rate(side: Side, unit: str) -> str:
 
 def fields(entries: Sequence[Entry]) -> dict[str, Any]:
     """The one object of `--json`."""
-    found = {}
+    values = {}
     for entry in entries:
         shown: dict[str, Any] = {"problem": str(entry.outcome)}
         if isinstance(entry.outcome, Report):
             shown = writing.headline(entry.outcome) | {"problem": None}
-        found[entry.engine] = shown | {"price_of_1000": entry.price_of_1000}
-    return {"engines": found}
+        values[entry.engine] = shown | {"price_of_1000": entry.price_of_1000}
+    return {"engines": values}

@@ -40,13 +40,13 @@ def run(args: argparse.Namespace, command: Sequence[str] | None) -> int:
     if not args.configs and not command:
         msg = "Nothing to inspect: name a config, or `-- YOUR COMMAND`."
         raise UsageError(msg)
-    found = inspect(args.configs, command)
-    errors = [one.error for one in found if one.error]
-    if len(errors) == len(found) == 1 and not args.json:
+    inspected = inspect(args.configs, command)
+    errors = [one.error for one in inspected if one.error]
+    if len(errors) == len(inspected) == 1 and not args.json:
         raise errors[0]
-    output.show(as_json(found), "\n\n".join(map(section, found)), as_json=args.json)
+    output.show(as_json(inspected), "\n\n".join(map(section, inspected)), as_json=args.json)
     sys.stderr.writelines(f"gpu-advisor: {message}\n" for message in errors)
-    return errors[0].exit_code if len(errors) == len(found) else 0
+    return errors[0].exit_code if len(errors) == len(inspected) else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,12 +77,12 @@ def _of_config(path: Path, phase: Phase | None) -> Inspected:
     except AdvisorError as problem:
         nothing = Findings(document=str(path), knobs=(), links=(), traps=(), outputs=())
         return Inspected(findings=nothing, error=problem)
-    found = knobs.find(document, phase=phase)
-    if found.files:
-        named = ", ".join(_beside(path, file) for file in found.files)
+    findings = knobs.find(document, phase=phase)
+    if findings.files:
+        named = ", ".join(_beside(path, file) for file in findings.files)
         note = f"it names {named}, which may be inspected too"
-        found = replace(found, notes=(*found.notes, note))
-    return Inspected(document=document, findings=found)
+        findings = replace(findings, notes=(*findings.notes, note))
+    return Inspected(document=document, findings=findings)
 
 
 def _beside(config: Path, named: str) -> str:
@@ -94,14 +94,14 @@ def _beside(config: Path, named: str) -> str:
 def _of_command(command: tuple[str, ...], *, with_parser: bool) -> Inspected:
     known = recorded(command, Path.cwd()) if with_parser else ProgramOptions()
     document = documents.of_command(command, known.options)
-    found = knobs.find(document)
-    notes = list(found.notes)
+    findings = knobs.find(document)
+    notes = list(findings.notes)
     if known.why_unknown:
         notes.append(f"only the typed options are known: {known.why_unknown}")
-    elif with_parser and not found.knobs:
+    elif with_parser and not findings.knobs:
         notes.append("its parser declares no option that is known as a setting")
-    found = replace(found, notes=tuple(notes))
-    return Inspected(document=document, findings=found)
+    findings = replace(findings, notes=tuple(notes))
+    return Inspected(document=document, findings=findings)
 
 
 def doubt(knob: Knob, findings: Findings) -> str | None:
@@ -121,9 +121,9 @@ def default_of(knob: Knob, document: Document | None) -> str | None:
     return None if scalar is None or scalar.given else "that of its parser"
 
 
-def as_json(found: Sequence[Inspected]) -> dict[str, Any]:
+def as_json(inspected: Sequence[Inspected]) -> dict[str, Any]:
     shown: dict[str, Any] = {"knobs": [], "traps": [], "links": [], "documents": []}
-    for one in found:
+    for one in inspected:
         findings = one.findings
         read = {
             "document": findings.document,
@@ -157,18 +157,20 @@ def _knob(knob: Knob, findings: Findings, document: Document | None) -> dict[str
 
 def section(one: Inspected) -> str:
     """Table of one document, with remarks."""
-    found = one.findings
+    findings = one.findings
     if one.error is not None:
-        return f"{found.document}\n  not read: {one.error}"
-    rows = [_row(knob, default_of(knob, one.document)) for knob in found.knobs]
+        return f"{findings.document}\n  not read: {one.error}"
+    rows = [_row(knob, default_of(knob, one.document)) for knob in findings.knobs]
     table = output.table([HEADS, *rows], indent="  ") if rows else ["  no knobs"]
-    lines = [found.document, *table]
+    lines = [findings.document, *table]
     lines += [
-        f"  doubtful  {k.path}: {why}" for k in found.knobs if (why := doubt(k, found))
+        f"  doubtful  {k.path}: {why}"
+        for k in findings.knobs
+        if (why := doubt(k, findings))
     ]
-    lines += [f"  note  {note}" for note in found.notes]
-    if found.traps or found.links:
-        counts = f"look-alikes: {len(found.traps)}, constraints: {len(found.links)}"
+    lines += [f"  note  {note}" for note in findings.notes]
+    if findings.traps or findings.links:
+        counts = f"look-alikes: {len(findings.traps)}, constraints: {len(findings.links)}"
         lines.append(f"  {counts} (--json lists them)")
     return "\n".join(lines)
 

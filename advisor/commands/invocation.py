@@ -176,10 +176,10 @@ def resolve(
         if path.suffix.lower() not in SUFFIXES and not (path.exists() or files.near(path)):
             msg = f"{path} is no config. A command stands after `--`: CONFIG [-- COMMAND ...]."
             raise errors.UsageError(msg)
-    found = settings.load(settings.find(paths[0].parent if paths else Path()))
-    entry = _entry(found, paths, workload)
+    loaded = settings.load(settings.find(paths[0].parent if paths else Path()))
+    entry = _entry(loaded, paths, workload)
     if not paths and entry is not None and entry.config is not None and not command:
-        own, here = found.root / entry.config, Path.cwd()
+        own, here = loaded.root / entry.config, Path.cwd()
         paths = [own.relative_to(here) if own.is_relative_to(here) else own]
     notes = [note for path in paths for note in originals.recover(path)]
     configs = tuple(documents.read(path) for path in paths)
@@ -188,9 +188,9 @@ def resolve(
         first = str(paths[0]) if paths else "{config}"
         argv = tuple(token.replace("{config}", first) for token in command)
     elif entry is not None:
-        argv, cwd = split(entry.command, paths, found.root), found.root
+        argv, cwd = split(entry.command, paths, loaded.root), loaded.root
     else:
-        raise errors.CommandMissingError(_no_command(paths, found, use_case))
+        raise errors.CommandMissingError(_no_command(paths, loaded, use_case))
     for config in configs:
         if why := why_not_taken(argv, config, cwd):
             raise errors.CommandMissingError(why)
@@ -205,7 +205,7 @@ def resolve(
         command_line=command_document(argv, cwd, configs, entry) if with_options else typed,
         cwd=cwd,
         workload=entry,
-        settings=found,
+        settings=loaded,
         notes=notes,
     )
 
@@ -223,20 +223,22 @@ def command_document(
     return documents.of_command(argv, recorded(argv, cwd, env).options)
 
 
-def _entry(found: Settings, paths: Sequence[Path], workload: str | None) -> Workload | None:
+def _entry(
+    loaded: Settings, paths: Sequence[Path], workload: str | None
+) -> Workload | None:
     """Workload of this name, else of the first config."""
     if workload is None:
-        workload = next(filter(None, map(found.workload_for, paths)), None)
+        workload = next(filter(None, map(loaded.workload_for, paths)), None)
     if workload is None:
         return None
-    if workload not in found.workload:
-        names = ", ".join(found.workload) or "none"
+    if workload not in loaded.workload:
+        names = ", ".join(loaded.workload) or "none"
         msg = (
             f"{settings.FILE_NAME} has no workload {workload!r} (known: {names}). Add it, or name "
             "another."
         )
         raise errors.SettingsError(msg)
-    return found.workload[workload]
+    return loaded.workload[workload]
 
 
 def split(command: str, paths: Sequence[Path], cwd: Path) -> tuple[str, ...]:
@@ -292,13 +294,13 @@ def require_program(argv: Sequence[str], cwd: Path, environ: Mapping[str, str]) 
 
 def configs_among(command: Sequence[str], cwd: Path) -> list[Path]:
     """Config files that a command names."""
-    found = []
+    configs = []
     for word in command[first_own_word(command) :]:
         path = Path(word.split("=", 1)[-1])
         with contextlib.suppress(OSError):  # no path, such as code of many lines
             if path.suffix.lower() in SUFFIXES and (cwd / path).is_file():
-                found.append(path)
-    return found
+                configs.append(path)
+    return configs
 
 
 def require_writable(config: Path) -> None:
@@ -314,7 +316,7 @@ def require_writable(config: Path) -> None:
     documents.require_one_name(real)
 
 
-def _no_command(paths: Sequence[Path], found: Settings, use_case: str) -> str:
+def _no_command(paths: Sequence[Path], loaded: Settings, use_case: str) -> str:
     words = " ".join([use_case, *map(str, paths)])
     flag = f" --config {paths[0]}" if paths else ""
     right = f"gpu-advisor {words} -- python YOUR_SCRIPT.py{flag}"
@@ -324,7 +326,7 @@ def _no_command(paths: Sequence[Path], found: Settings, use_case: str) -> str:
         f"No command is known. Add it after `--`:\n"
         f"  {right}\n"
         f"or name an entry [workload.NAME] of {settings.FILE_NAME} with --workload "
-        f"(known: {', '.join(found.workload) or 'none'})."
+        f"(known: {', '.join(loaded.workload) or 'none'})."
     )
 
 
@@ -380,10 +382,10 @@ def recorded(
             result = run_trial(trial)
         except errors.AdvisorError as problem:
             return ProgramOptions(why_unknown=str(problem).rstrip("."))
-        found = _read(record)
-    if found is None:
+        options = _read(record)
+    if options is None:
         return ProgramOptions(why_unknown=_why_unrecorded(result))
-    return ProgramOptions(options=tuple(_placed(found, command, first)))
+    return ProgramOptions(options=tuple(_placed(options, command, first)))
 
 
 def _read(path: Path) -> list[dict[str, Any]] | None:
@@ -406,11 +408,11 @@ def _why_unrecorded(result: object) -> str:
 
 
 def _placed(
-    found: Sequence[Mapping[str, Any]], command: Sequence[str], first: int
+    options: Sequence[Mapping[str, Any]], command: Sequence[str], first: int
 ) -> Iterator[Option]:
     """Place each option after the word it must follow, before all that may end options."""
     seen: set[str] = set()
-    for each in sorted(found, key=lambda option: option.get("default") is None):
+    for each in sorted(options, key=lambda option: option.get("default") is None):
         flag, *others = map(str, each["flags"])
         is_override = each.get("library") in ("hydra", "omegaconf", "globals")
         behind = len(command) - 1 if is_override else first - 1

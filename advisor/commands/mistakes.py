@@ -175,13 +175,13 @@ def sent_elsewhere(call: Typed) -> str:
 
 
 def notebook(call: Typed) -> str:
-    found = next((word for word in call.command if word.endswith(NOTEBOOK)), None)
-    if found is None:
+    name = next((word for word in call.command if word.endswith(NOTEBOOK)), None)
+    if name is None:
         return ""
-    script = PurePath(found).with_suffix(".py").name
+    script = PurePath(name).with_suffix(".py").name
     return (
-        f"{found} is a notebook, and a trial needs a program. Write `jupyter nbconvert --to "
-        f"script {shlex.quote(found)}`, then {call.with_command('python', script)}."
+        f"{name} is a notebook, and a trial needs a program. Write `jupyter nbconvert --to "
+        f"script {shlex.quote(name)}`, then {call.with_command('python', script)}."
     )
 
 

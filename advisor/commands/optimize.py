@@ -248,8 +248,8 @@ def objective_of(
     given = (args.constraint, entry.constraints, defaults.constraints)
     bounds = next(each for each in given if each is not None)
     name = args.objective or entry.objective or defaults.objective
-    found = objective.parse(name, bounds)
-    metrics = (found.metric, *(constraint.metric for constraint in found.constraints))
+    parsed = objective.parse(name, bounds)
+    metrics = (parsed.metric, *(constraint.metric for constraint in parsed.constraints))
     of_cards = [metric.name for metric in metrics if metric.from_card]
     if of_cards and not machine.gpus:
         msg = (
@@ -258,7 +258,7 @@ def objective_of(
             "where there is one."
         )
         raise errors.NotMeasuredError(msg)
-    return found
+    return parsed
 
 
 def left_untuned(asked: invocation.Invocation) -> list[str]:

@@ -181,17 +181,17 @@ def trace_program(
     used = first.cards[0] if first.cards else None
     card = profiles.match(used.name or "", used.total_gib) if used else None
     card = card and calibration.applied(card, calibration.kept(asked.state()))
-    found = TracedProgram(
+    program = TracedProgram(
         traced=Traced(run=first, own=trace_of(first), measured_on=card),
         stand_in=plan.stand_in.title if plan.stand_in else None,
         refused=refused,
     )
-    why, traces = "no setting of the batch was found", [found.traced.own]
+    why, traces = "no setting of the batch was found", [program.traced.own]
     for change in other_batches(asked, traces[0].batch):
         run = run_trial(shortened(plan, first), Candidate(changes=(change,)))
         if isinstance(run, Failure):
             why = f"batch {change.new} failed here ({run.kind})"
-            return run if run.kind == "interrupted" else replace(found, why=why)
+            return run if run.kind == "interrupted" else replace(program, why=why)
         traces.append(trace_of(run))
         for trace in traces[:-1]:
             try:
@@ -199,9 +199,9 @@ def trace_program(
             except PredictionError as problem:
                 why = str(problem)
             else:
-                traced = replace(found.traced, line=(trace, traces[-1]))
-                return replace(found, traced=traced, change=change)
-    return replace(found, why=why)
+                traced = replace(program.traced, line=(trace, traces[-1]))
+                return replace(program, traced=traced, change=change)
+    return replace(program, why=why)
 
 
 def shortened(plan: MeasurePlan, run: Run) -> MeasurePlan:
@@ -216,15 +216,15 @@ def autocast_too(
     asked: invocation.Invocation,
     run_trial: RunTrial,
     plan: MeasurePlan,
-    found: TracedProgram | Failure,
+    program: TracedProgram | Failure,
 ) -> Traced | None:
     """Trace of a 32-bit program under autocast; None for others or failures."""
-    if isinstance(found, Failure) or found.traced.run.effects.dtype != "float32":
+    if isinstance(program, Failure) or program.traced.run.effects.dtype != "float32":
         return None
-    stand_in = plan.stand_in if found.stand_in else None
+    stand_in = plan.stand_in if program.stand_in else None
     plan = replace(plan, overrides=(AUTOCAST,), stand_in=stand_in)
     with contextlib.suppress(PredictionError):
-        half = trace_program(asked, run_trial, shortened(plan, found.traced.run))
+        half = trace_program(asked, run_trial, shortened(plan, program.traced.run))
         return None if isinstance(half, Failure) else half.traced
     return None
 
@@ -292,15 +292,15 @@ def figure_place(folder: Path, card: str) -> Path:
 
 
 def draw(
-    found: Traced, card: GpuProfile, entries: Sequence[Estimate], unit: str
+    traced: Traced, card: GpuProfile, entries: Sequence[Estimate], unit: str
 ) -> bytes | None:
     """SVG of speed and memory by batch; None for a single batch."""
     own = [entry for entry in entries if entry.card == card.name]
     sizes = {entry.batch for entry in own}
-    sizes |= {size for size in found.sizes if size <= max(sizes)}
+    sizes |= {size for size in traced.sizes if size <= max(sizes)}
     if len(sizes) == 1:
         return None
-    curve = [estimate.estimate_of(found, card, size) for size in sorted(sizes)]
+    curve = [estimate.estimate_of(traced, card, size) for size in sorted(sizes)]
     rates = {each.batch: [each.units_per_s, *each.units_per_s_range] for each in curve}
     memory = {each.batch: [each.memory_gib, *each.memory_gib_range] for each in curve}
     svg = figures.draw_predicted(
@@ -358,10 +358,10 @@ def next_step(
 
 
 def notes(
-    found: TracedProgram, cards: Sequence[GpuProfile], entries: Sequence[Estimate]
+    program: TracedProgram, cards: Sequence[GpuProfile], entries: Sequence[Estimate]
 ) -> list[str]:
     """Sentences on what the figures rest on."""
-    traced, run, here = found.traced, found.traced.run, found.traced.measured_on
+    traced, run, here = program.traced, program.traced.run, program.traced.measured_on
     unknown = ", ".join(card.title for card in cards if traced.error(card) is None)
     measured = ", ".join(
         f"{card.title} ({card.measured_on})" for card in cards if card.measured_on
@@ -371,11 +371,11 @@ def notes(
     launches = any(entry.bound == "launches" for entry in entries)
     lines = {
         f"{BEFORE_TRAINING}.": BEFORE_TRAINING in run.notes,
-        f"Only the batch as configured: {found.why.rstrip('.')}.": found.why,
-        f"The program ran on this CPU and believed to have the card {found.stand_in}; nothing was "
-        "compiled.": found.stand_in,
-        f"With a stand-in for CUDA it failed ({found.refused}), so it ran as on a CPU.":
-            found.refused,
+        f"Only the batch as configured: {program.why.rstrip('.')}.": program.why,
+        f"The program ran on this CPU and believed to have the card {program.stand_in}; nothing "
+        "was compiled.": program.stand_in,
+        f"With a stand-in for CUDA it failed ({program.refused}), so it ran as on a CPU.":
+            program.refused,
         f"Nothing was timed on a card: the operations are those of this host's "
         f"{'GPU' if run.on_gpu else 'CPU'}, in {dtype}, the rates are those of datasheets.":
             here is None,

@@ -48,9 +48,9 @@ def listed() -> str:
     states = existing_folders(project_root(Path.cwd() / FILE_NAME))
     rows = []
     for place, report in archive.all_of(states):
-        found = archive.entry(place, report)
-        when = found.created[:16].replace("T", " ")
-        rows.append((when, view.subject(report), found.outcome, found.kept))
+        entry = archive.entry(place, report)
+        when = entry.created[:16].replace("T", " ")
+        rows.append((when, view.subject(report), entry.outcome, entry.kept))
     if not rows:
         return "No report was kept here yet: `gpu-advisor optimize` writes one."
     return "\n".join(output.table(rows))

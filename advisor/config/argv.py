@@ -77,7 +77,7 @@ def split(content: bytes) -> tuple[str, ...]:
 def with_options(text: str, options: Sequence[Option]) -> list[Scalar]:
     words = text.split(SEPARATOR)
     starts = [0, *itertools.accumulate(len(word) + 1 for word in words)]
-    found: list[Scalar] = []
+    scalars: list[Scalar] = []
     known, spellings = {option.flag: option for option in options}, _spellings(options)
     no_value = {
         typed for typed, (flag, _) in spellings.items() if known[flag].form in FLAGS
@@ -89,14 +89,14 @@ def with_options(text: str, options: Sequence[Option]) -> list[Scalar]:
         start, end = starts[number] + offset, starts[number] + len(words[number])
         bare = offset == 0 and words[number] == typed
         value = truth if bare else _value(words[number][offset:])
-        found.append(Scalar(path, value, start, end, why, bare, known.get(path)))
+        scalars.append(Scalar(path, value, start, end, why, bare, known.get(path)))
     for option in known.values():
         if option.flag not in seen:
             end = starts[option.behind + 1] - 1
-            found.append(
+            scalars.append(
                 Scalar(option.flag, option.default, end, end, option=option, given=False)
             )
-    return found
+    return scalars
 
 
 def _spellings(options: Sequence[Option]) -> dict[str, tuple[str, bool]]:

@@ -56,8 +56,8 @@ class Document:
 
     @cached_property
     def scalars(self) -> Mapping[str, Scalar]:
-        found = leaves.spelled(self.text, self.leaves.values(), SYNTAXES[self.format])
-        return {leaf.path: leaf for leaf in found}
+        scalars = leaves.spelled(self.text, self.leaves.values(), SYNTAXES[self.format])
+        return {leaf.path: leaf for leaf in scalars}
 
     def takes(self, path: str, value: JsonScalar) -> bool:
         try:

@@ -32,11 +32,11 @@ _LINE_ENDS = ("\r\n", "\n", "\r", "\u2028", "\u2029")
 
 def parse(text: str, name: str) -> list[Scalar]:
     reader = _Reader(text, name)
-    found = list(reader.value("", 0))
+    scalars = list(reader.value("", 0))
     reader.skip()
     if reader.at < len(text):
         reader.refuse("more text behind the end")
-    return found
+    return scalars
 
 
 class _Reader:
@@ -117,21 +117,21 @@ class _Reader:
         return self._string("a value should stand here")
 
     def _string(self, wanted: str) -> str:
-        found = _STRING.match(self._text, self.at)
-        if found is None:
+        match = _STRING.match(self._text, self.at)
+        if match is None:
             self.refuse(wanted)
-        self.at = found.end()
-        return _ESCAPE.sub(_meant, found[0][1:-1])
+        self.at = match.end()
+        return _ESCAPE.sub(_meant, match[0][1:-1])
 
 
-def _number(found: re.Match[str]) -> JsonScalar:
-    sign = -1 if found["sign"] == "-" else 1
-    if found["hex"]:
-        return sign * int(found["hex"], 16)
-    if found["word"]:
-        return sign * float(found["word"].lower())
-    whole = found["decimal"].isdigit()
-    return sign * (int(found["decimal"]) if whole else float(found["decimal"]))
+def _number(match: re.Match[str]) -> JsonScalar:
+    sign = -1 if match["sign"] == "-" else 1
+    if match["hex"]:
+        return sign * int(match["hex"], 16)
+    if match["word"]:
+        return sign * float(match["word"].lower())
+    whole = match["decimal"].isdigit()
+    return sign * (int(match["decimal"]) if whole else float(match["decimal"]))
 
 
 def _meant(escape: re.Match[str]) -> str:

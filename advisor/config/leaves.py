@@ -128,10 +128,10 @@ def spelled(text: str, leaves: Iterable[Scalar], syntax: Syntax) -> Iterator[Sca
 
 
 def _why_not(text: str) -> str | None:
-    found = _NOT_A_LITERAL.search(text)
-    if found and found[0] in "\r\n":
+    match = _NOT_A_LITERAL.search(text)
+    if match and match[0] in "\r\n":
         return "it spans several lines"
-    return f"it refers to another value: {text}" if found else None
+    return f"it refers to another value: {text}" if match else None
 
 
 def _comment(
@@ -141,15 +141,15 @@ def _comment(
     first = line = bisect_right(starts, start) - 1
     while line and syntax.comment_line.match(text, starts[line - 1]):
         line -= 1
-    found = [syntax.comment_line.match(text, at) for at in starts[line:first]]
-    found.append(syntax.comment_behind.match(text, end))
-    texts = (each[1].partition("*/")[0].strip(" \t#/") for each in found if each)
+    lines = [syntax.comment_line.match(text, at) for at in starts[line:first]]
+    lines.append(syntax.comment_behind.match(text, end))
+    texts = (each[1].partition("*/")[0].strip(" \t#/") for each in lines if each)
     return "\n".join(filter(None, texts)) or None
 
 
 def line_starts(text: str) -> list[int]:
     """Offset of each line, in characters."""
-    return [0, *(found.end() for found in re.finditer("\r\n|\n|\r", text))]
+    return [0, *(ending.end() for ending in re.finditer("\r\n|\n|\r", text))]
 
 
 def syntax_error(

@@ -47,11 +47,13 @@ class Versions:
 
     def all(self) -> list[Version]:
         """Rewrites not reverted yet; unreadable ones are left out."""
-        found = []
+        versions = []
         for path in self._files():
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                found.append(_version(int(path.stem), reading.from_json(path.read_bytes())))
-        return found
+                versions.append(
+                    _version(int(path.stem), reading.from_json(path.read_bytes()))
+                )
+        return versions
 
     def keep(
         self, original: documents.Document, tuned: bytes, changes: list[Change]

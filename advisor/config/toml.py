@@ -26,8 +26,8 @@ def parse(text: str, name: str) -> list[Scalar]:
         tomllib.loads(text)
     except ValueError as problem:
         stated = f"not valid TOML: {_AT.sub('', str(problem)).strip()}"
-        found = _AT.search(str(problem))
-        at = (int(found[1]), int(found[2])) if found else len(text)
+        match = _AT.search(str(problem))
+        at = (int(match[1]), int(match[2])) if match else len(text)
         raise syntax_error(name, text, at, stated) from problem
     return list(_Scanner(text).leaves())
 
@@ -56,11 +56,11 @@ class _Scanner:
                 yield from self._member(table)
 
     def _take(self, pattern: str | re.Pattern[str]) -> str:
-        found = re.compile(pattern).match(self._text, self._at)
-        if not found:
+        match = re.compile(pattern).match(self._text, self._at)
+        if not match:
             return ""
-        self._at = found.end()
-        return found[0]
+        self._at = match.end()
+        return match[0]
 
     def _next(self) -> str:
         """Next character behind blanks and comments."""

@@ -346,11 +346,11 @@ def runs_of(rounds: Rounds, arm: str) -> tuple[Run, ...]:
     return tuple(run for each in rounds if (run := each.runs[arm].run) is not None)
 
 
-def as_gains(found: Interval) -> Interval:
+def as_gains(log_gains: Interval) -> Interval:
     """An interval of log gains as one of gains; bounds stay finite."""
-    logs = (found.estimate, found.low, found.high)
+    logs = (log_gains.estimate, log_gains.low, log_gains.high)
     estimate, low, high = (math.exp(max(-WIDEST, min(WIDEST, each))) for each in logs)
-    return replace(found, estimate=estimate, low=low, high=high)
+    return replace(log_gains, estimate=estimate, low=low, high=high)
 
 
 def chained(parts: Sequence[Comparison], objective: Objective) -> Interval | None:

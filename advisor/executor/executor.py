@@ -401,10 +401,10 @@ class _Rounds:
         def reason(runs: Mapping[str, TrialResult]) -> str | None:
             """Reason to repeat a round; none once enough were repeated."""
             every = (runs, *(each.runs for each in self.rounds))
-            found = contended_arms(runs, watched=any(map(is_watched, every)))
-            found = None if test.purpose == "quality" else found
+            disturbed = contended_arms(runs, watched=any(map(is_watched, every)))
+            disturbed = None if test.purpose == "quality" else disturbed
             spent = sum(r.contended is not None for r in self.rounds) >= repeats
-            return None if spent and alike(runs) else found
+            return None if spent and alike(runs) else disturbed
 
         self._tell()
         try:

@@ -56,8 +56,8 @@ def near(path: Path) -> str:
                 for each in itertools.islice(folder.iterdir(), MOST_FILES):
                     if each.is_file() and each.name[:1] != ".":
                         places.setdefault(each.name, each)
-    found = difflib.get_close_matches(path.name, places, n=1, cutoff=NEAR)
-    return f"Did you mean {places[found[0]]}?" if found else ""
+    names = difflib.get_close_matches(path.name, places, n=1, cutoff=NEAR)
+    return f"Did you mean {places[names[0]]}?" if names else ""
 
 
 ALONE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

@@ -167,10 +167,10 @@ def _targets(head: Checkout, event: Mapping[str, Any]) -> list[str]:
 
 def fact(event: Mapping[str, Any], *path: str) -> str:
     """Text at `path` of an event; empty without one."""
-    found: Any = event
+    value: Any = event
     for name in path:
-        found = found.get(name) if isinstance(found, dict) else None
-    return str(found or "")
+        value = value.get(name) if isinstance(value, dict) else None
+    return str(value or "")
 
 
 def read_event(environ: Mapping[str, str]) -> dict[str, Any]:

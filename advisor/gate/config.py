@@ -89,17 +89,17 @@ def choose(
 
 def declared(checkout: Checkout) -> dict[str, GateProgram]:
     """Workloads of the settings for `checkout`. Raises SettingsError."""
-    found = settings.load(settings.find(checkout.cwd))
-    inside = found.root.is_relative_to(checkout.top)
-    folder = str(found.root.relative_to(checkout.top)) if inside else "."
+    loaded = settings.load(settings.find(checkout.cwd))
+    inside = loaded.root.is_relative_to(checkout.top)
+    folder = str(loaded.root.relative_to(checkout.top)) if inside else "."
     return {
         name: GateProgram(
             name=name,
             workload=entry,
             folder=folder,
-            limits=resources.of_settings(entry, found.defaults),
+            limits=resources.of_settings(entry, loaded.defaults),
         )
-        for name, entry in found.workload.items()
+        for name, entry in loaded.workload.items()
     }
 
 

@@ -104,7 +104,7 @@ def annotation(record: GateRecord, code: int) -> str:
 
 def harmless(text: str) -> str:
     """Neutralize `text` for logs: no workflow command, no terminal control."""
-    shown = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    shown = _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
     return _COMMAND.sub(r"\1\\\2", shown).replace("##[", "# #[")
 
 

@@ -118,13 +118,13 @@ def judge(past: RateHistory, record: GateRecord) -> tuple[GateRecord, RateHistor
             beside = {
                 session.series for session in past.sessions if session.machine == machine
             } | {series}
-            found = predict(past.window(series), value, threshold, rate.better, len(beside))
-            red = found["verdict"] == "regression"
+            entry = predict(past.window(series), value, threshold, rate.better, len(beside))
+            red = entry["verdict"] == "regression"
             sessions.append(DailyRate(series=series, value=value, red=red, **day))
-            found["cause"] = CAUSES.get(found["verdict"], "base-lacks-it")
-            found |= {"better": rate.better, "unit": rate.unit, "source": source}
-            found |= {"threshold": threshold, "head_units_per_s": value}
-            verdicts.append(workload.verdict(**found, pairs=len(rates) // 2))
+            entry["cause"] = CAUSES.get(entry["verdict"], "base-lacks-it")
+            entry |= {"better": rate.better, "unit": rate.unit, "source": source}
+            entry |= {"threshold": threshold, "head_units_per_s": value}
+            verdicts.append(workload.verdict(**entry, pairs=len(rates) // 2))
     longer = past.model_copy(update={"sessions": [*past.sessions, *sessions]})
     return led(record, verdicts), longer
 

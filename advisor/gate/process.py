@@ -121,8 +121,8 @@ class ProcessRunner:
                 update={"loaded": own}
             )
         except Exception as problem:  # what a program wrote ends no gate
-            found = not_judged(problem)
-            return RunEntry(arm=arm, wall_s=result.wall_s, problem=found)
+            outcome = not_judged(problem)
+            return RunEntry(arm=arm, wall_s=result.wall_s, problem=outcome)
         finally:
             remove_tree(str(scratch))
 

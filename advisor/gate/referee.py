@@ -164,14 +164,14 @@ class Judge:
         """Ruling on the pairs so far: other work first, since no gain excuses it."""
         if other := next(self._other_work(), None):
             return other
-        found = list(verdict.matched(entry, self.inputs))
-        for each in found:
+        comparisons = list(verdict.matched(entry, self.inputs))
+        for each in comparisons:
             if not isinstance(each, (FigureComparison, str)):
                 ruling = RULED_BY.get(each.cause, "undecided")
                 spent = each.cause == "not-measured" and entry.stopped is not None
                 cause = "budget" if spent else each.cause
                 return RefereeVerdict(ruling=ruling, cause=cause, reason=each.reason)
-        rates = [each for each in found if isinstance(each, FigureComparison)]
+        rates = [each for each in comparisons if isinstance(each, FigureComparison)]
         return self._by_gain(rates, entry)
 
     def _by_gain(
@@ -291,14 +291,14 @@ def outputs_apart(base: Sequence[Run], head: Run) -> float | None:
     if head.trains or len(base) < 2:
         return None
     own = quality.output_errors(base[-2].effects, base[-1].effects)
-    found = quality.output_errors(base[-1].effects, head.effects)
-    if not own or not found or max(own) > OUTPUT_TIE or max(found) <= OUTPUT_TIE:
+    error = quality.output_errors(base[-1].effects, head.effects)
+    if not own or not error or max(own) > OUTPUT_TIE or max(error) <= OUTPUT_TIE:
         return None
-    return max(found)
+    return max(error)
 
 
 def record_of(
-    found: RefereeVerdict,
+    ruled: RefereeVerdict,
     entry: ProgramEntry,
     arms: Mapping[Arm, checkout.Checkout],
     wanted: float,
@@ -307,10 +307,10 @@ def record_of(
     for run in (run for pair in entry.kept for run in pair.runs):
         units |= {rate.unit for rate in run.rates.values()}
     return RefereeRecord(
-        verdict=found.ruling,
-        cause=found.cause,
-        reason=found.reason,
-        gain=_gain(found.decision) if found.decision else None,
+        verdict=ruled.ruling,
+        cause=ruled.cause,
+        reason=ruled.reason,
+        gain=_gain(ruled.decision) if ruled.decision else None,
         keep_if=wanted,
         wrong_at_most=ALPHA,
         command=entry.command,
@@ -348,10 +348,10 @@ def _ratio(log: float) -> float | None:
 
 
 def next_command(
-    found: RefereeVerdict, args: argparse.Namespace, wanted: float, line: str | None
+    ruled: RefereeVerdict, args: argparse.Namespace, wanted: float, line: str | None
 ) -> str | None:
     """What to type next; None where a person has to look."""
-    if found.cause not in {"noise", "budget"}:
+    if ruled.cause not in {"noise", "budget"}:
         return None
     minutes = math.ceil(2 * (args.budget or DEFAULT_BUDGET_S) / 60)
     words = ["gpu-advisor", "compare", "--base-ref", args.base_ref]

@@ -83,16 +83,16 @@ def short(record: GateRecord) -> str:
 
 def _heading(record: GateRecord) -> str:
     """`# Throughput: 12.8 % slower (allowed 5 %)`: what happened, by how much, what was allowed."""
-    found = f"{title(record)[:1].lower()}{title(record)[1:]}"
+    heading = f"{title(record)[:1].lower()}{title(record)[1:]}"
     worst = next(iter(record.workloads), None)
     if (
         worst is None
         or worst.slowdown_pct is None
         or record.verdict in {"error", "invalid"}
     ):
-        return f"# Throughput: {found}"
+        return f"# Throughput: {heading}"
     name = "Throughput" if worst.figure == THROUGHPUT else worst.figure.capitalize()
-    shown = _by(worst) if record.verdict == "regression" else f"{found}, {_by(worst)}"
+    shown = _by(worst) if record.verdict == "regression" else f"{heading}, {_by(worst)}"
     many = len(record.workloads)
     which = f", the worst of {many} workloads" if many > 1 else ""
     return f"# {name}: {shown} (allowed {_allowed(worst, record)}{which})"
@@ -144,19 +144,19 @@ def _again(record: GateRecord) -> str:
 def lines(record: GateRecord) -> str:
     """Summary lines for a terminal."""
     said = f"{_short(reason(record))} {_next_step(record)}".rstrip()
-    found = [f"**{title(record)}**: {said}"]
+    said_lines = [f"**{title(record)}**: {said}"]
     if not record.programs:
-        found.append("Nothing was measured.")
+        said_lines.append("Nothing was measured.")
     elif record.workloads:
         worst, count = record.workloads[0], len(record.workloads)
         which = f" of the worst of {count} workloads" if count > 1 else ""
-        found += [
+        said_lines += [
             f"Slowdown{which}: {slowdown(worst)}; allowed: {_allowed(worst, record)}",
             f"Pairs: {_counts(record)}",
             f"Hardware: {text(f'{_hardware(record.host)}; {record.validity}')}",
             *(text(note) for note in worst.notes),
         ]
-    return "\n".join(f"- {line}" for line in found)
+    return "\n".join(f"- {line}" for line in said_lines)
 
 
 def _counts(record: GateRecord) -> str:
@@ -235,19 +235,19 @@ def _table(record: GateRecord, rows: int) -> str:
 
 def _arm(record: GateRecord, arm: str) -> str:
     """`base 83bec89`, and whether uncommitted changes belong to it."""
-    found = record.base if arm == "base" else record.head
-    return f"{arm} {(found.sha or '')[:7]}".rstrip() + (
-        " and changes" if found.dirty else ""
+    revision = record.base if arm == "base" else record.head
+    return f"{arm} {(revision.sha or '')[:7]}".rstrip() + (
+        " and changes" if revision.dirty else ""
     )
 
 
 def _remarks(record: GateRecord) -> str:
     """What is said of each workload, but for the sentence on the worst."""
-    found = []
+    remarks = []
     for place, w in enumerate(record.workloads[:ROWS]):
         why = w.notes if w.verdict == "pass" or not place else [w.reason, *w.notes]
-        found += [f"- {text(w.name)}: {_short(each)}" for each in why]
-    return "\n".join(found)
+        remarks += [f"- {text(w.name)}: {_short(each)}" for each in why]
+    return "\n".join(remarks)
 
 
 def _details(record: GateRecord) -> list[str]:
@@ -282,10 +282,10 @@ def _details(record: GateRecord) -> list[str]:
 
 
 def _revision(record: GateRecord, arm: str) -> str:
-    found = record.base if arm == "base" else record.head
-    named = f" ({found.ref})" if found.ref else ""
-    dirty = ", with uncommitted changes" if found.dirty else ""
-    return f"{(found.sha or 'unknown')[:12]}{named}{dirty}"
+    revision = record.base if arm == "base" else record.head
+    named = f" ({revision.ref})" if revision.ref else ""
+    dirty = ", with uncommitted changes" if revision.dirty else ""
+    return f"{(revision.sha or 'unknown')[:12]}{named}{dirty}"
 
 
 def _pairs(program: ProgramEntry) -> str:

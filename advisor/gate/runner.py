@@ -182,7 +182,7 @@ class GateMeasurement:
 
     def _open(self) -> list[GateProgram]:
         """Programs that another pair could still decide."""
-        entries, looks, found = tuple(self.programs.values()), self.rule.looks, []
+        entries, looks, still_open = tuple(self.programs.values()), self.rule.looks, []
         for program in self.selected:
             entry = self.programs[program.name]
             kept = len(entry.kept)
@@ -193,8 +193,8 @@ class GateMeasurement:
             if needed_s > self.budget.remaining_s:
                 self.update(program.name, stopped=self._too_short(pairs, needed_s))
                 continue
-            found.append(program)
-        return found
+            still_open.append(program)
+        return still_open
 
     def _too_short(self, pairs: int, needed_s: float) -> str:
         left_s, budget = max(self.budget.remaining_s, 0), self.inputs.max_minutes

@@ -102,17 +102,17 @@ def unprotected(cwd: Path) -> str:
 
 
 def isolation_notes(cwd: Path, reach: str, withheld: Sequence[str]) -> list[str]:
-    found = [f"not isolated: {reach}"] if reach else []
+    notes = [f"not isolated: {reach}"] if reach else []
     if withheld:
-        found.append(
+        notes.append(
             f"withheld from base and head: {', '.join(withheld)} (--keep-env hands over)"
         )
     if git(cwd, "config", "--local", "--get-regexp", r"^http\..*extraheader$"):
-        found.append(
+        notes.append(
             "this checkout keeps a token in .git/config, which base and head can read: check it "
             "out with persist-credentials: false"
         )
-    return found
+    return notes
 
 
 def hidden_folders(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
@@ -123,14 +123,14 @@ def hidden_folders(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     homes = {environ.get("HOME") or str(Path("~").expanduser())}
     with contextlib.suppress(KeyError):  # a number without an account
         homes.add(pwd.getpwuid(os.geteuid()).pw_dir)
-    found = {"/run", environ.get("XDG_RUNTIME_DIR", "")}
-    found |= {place for home in homes for place in secrets_of(os.path.realpath(home))}
+    folders = {"/run", environ.get("XDG_RUNTIME_DIR", "")}
+    folders |= {place for home in homes for place in secrets_of(os.path.realpath(home))}
     if temporary := environ.get("RUNNER_TEMP"):
-        found.add(temporary)
+        folders.add(temporary)
         root = Path(temporary).resolve().parent.parent
         if any((root / mark).exists() for mark in RUNNER_MARKS):
-            found.add(str(root))
-    real = {os.path.realpath(path) for path in found if path} - {"/"}
+            folders.add(str(root))
+    real = {os.path.realpath(path) for path in folders if path} - {"/"}
     outer = {a for a in real if not any(a != b and is_within(a, b) for b in real)}
     return tuple(sorted(path for path in outer if Path(path).exists()))
 
@@ -161,25 +161,25 @@ def shown_paths(
     repository = git(
         checkout.top, "rev-parse", "--path-format=absolute", "--git-common-dir"
     )
-    found = {str(checkout.top), repository or str(checkout.top), *links, PACKAGE}
-    found |= {*ALWAYS_SHOWN, *_interpreter(Path(sys.executable).parent)}
+    paths = {str(checkout.top), repository or str(checkout.top), *links, PACKAGE}
+    paths |= {*ALWAYS_SHOWN, *_interpreter(Path(sys.executable).parent)}
     for variable in SEARCH_PATHS:
         for entry in environ.get(variable, "").split(os.pathsep):
             if entry.startswith("/"):
-                found |= {entry, *_interpreter(Path(entry))}
+                paths |= {entry, *_interpreter(Path(entry))}
     home = environ.get("HOME") or str(Path("~").expanduser())
     text = re.sub(r"(?<!\S)~(?=/)|\$HOME\b|\$\{HOME\}", home, command)
     for word in re.findall(r"[^\s'\"=:;|&()<>]+", text):
         if word.startswith("/"):
-            found |= {word, *_interpreter(Path(word).parent)}
+            paths |= {word, *_interpreter(Path(word).parent)}
         elif "/" in word:
-            found |= _interpreter((checkout.cwd / word).parent)
+            paths |= _interpreter((checkout.cwd / word).parent)
     for cache, folder in caches(environ):
         if cache.variable == "HF_HOME":
-            found |= {f"{folder}/hub", f"{folder}/datasets"}  # beside them lies a token
+            paths |= {f"{folder}/hub", f"{folder}/datasets"}  # beside them lies a token
         elif cache.variable != "XDG_CACHE_HOME":
-            found.add(folder)
-    real, hidden = {os.path.realpath(path) for path in found}, hidden_folders(environ)
+            paths.add(folder)
+    real, hidden = {os.path.realpath(path) for path in paths}, hidden_folders(environ)
     return tuple(sorted(p for p in real if not any(is_within(each, p) for each in hidden)))
 
 
@@ -187,7 +187,7 @@ def _interpreter(folder: Path) -> set[str]:
     """Environment folders around the programs in `folder`."""
     if folder.name == "shims":
         return {str(folder.parent)}
-    found: set[str] = set()
+    paths: set[str] = set()
     for name in ("python", "python3"):
         program = folder / name
         real = program.resolve()
@@ -196,5 +196,5 @@ def _interpreter(folder: Path) -> set[str]:
         is_python = os.access(program, os.F_OK) and real.name.startswith("python")
         for place in (program, real) if is_python else ():
             prefix = place.parent.parent
-            found |= {str(prefix / part) for part in ("bin", "lib", "lib64", "pyvenv.cfg")}
-    return found
+            paths |= {str(prefix / part) for part in ("bin", "lib", "lib64", "pyvenv.cfg")}
+    return paths

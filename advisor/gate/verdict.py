@@ -133,9 +133,9 @@ def decide(
     programs: Sequence[ProgramEntry], inputs: Inputs, mode: Mode = "ab"
 ) -> GateRecord:
     """Verdict on all `programs`; on equal code none is a regression."""
-    found = [each for program in programs for each in matched(program, inputs)]
-    comparable = [each for each in found if isinstance(each, FigureComparison)]
-    verdicts = [each for each in found if isinstance(each, WorkloadVerdict)]
+    comparisons = [each for program in programs for each in matched(program, inputs)]
+    comparable = [each for each in comparisons if isinstance(each, FigureComparison)]
+    verdicts = [each for each in comparisons if isinstance(each, WorkloadVerdict)]
     taus = {each.workload: each.tau for each in comparable}
     judgements = judge({each.workload: each.differences for each in comparable}, taus)
     trending = {
@@ -154,7 +154,7 @@ def decide(
         inputs=inputs,
         validity=statement([pair for program in programs for pair in program.pairs]),
         programs=list(programs),
-        notes=[each for each in found if isinstance(each, str)],
+        notes=[each for each in comparisons if isinstance(each, str)],
     )
     record = led(record, verdicts) if verdicts else record
     if mode == "noise" and record.verdict == "regression":
@@ -175,10 +175,10 @@ def led(record: GateRecord, verdicts: Sequence[WorkloadVerdict]) -> GateRecord:
 
 def settled(record: GateRecord, program: ProgramEntry) -> bool:
     """True if more pairs change nothing; a fixed number is run whole."""
-    found = {w.verdict for w in record.workloads if w.program == program.name}
+    verdicts = {w.verdict for w in record.workloads if w.program == program.name}
     if record.mode != "ab":
-        return bool(found & {"error", "no-baseline", "invalid"})
-    return bool(found) and "inconclusive" not in found
+        return bool(verdicts & {"error", "no-baseline", "invalid"})
+    return bool(verdicts) and "inconclusive" not in verdicts
 
 
 def _worst_first(workload: WorkloadVerdict) -> tuple[int, float, str]:

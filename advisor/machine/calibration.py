@@ -41,17 +41,17 @@ def kept(folder: Path) -> tuple[Rates, ...]:
     return ()
 
 
-def keep(folder: Path, found: Sequence[Rates]) -> None:
+def keep(folder: Path, measured: Sequence[Rates]) -> None:
     """Keep rates, in place of earlier ones of the same cards."""
-    new = {(each.name, round(each.memory_gib)): each for each in (*kept(folder), *found)}
+    new = {(each.name, round(each.memory_gib)): each for each in (*kept(folder), *measured)}
     atomic.place(folder / FILE, MEASURED.dump_json(tuple(new.values()), indent=2), 0o600)
 
 
 def applied(card: GpuProfile, known: Sequence[Rates]) -> GpuProfile:
     """Profile with rates measured on such cards, if any, as datasheet peaks."""
     for each in known:
-        found = profiles.match(each.name, each.memory_gib)
-        if found is not None and found.name == card.name:
+        profile = profiles.match(each.name, each.memory_gib)
+        if profile is not None and profile.name == card.name:
             rates = each.model_dump(
                 exclude={"name", "memory_gib", "measured_on", "launch_s"}
             )

@@ -146,12 +146,14 @@ def look(seconds: float) -> Disturbance:
     begun = clock.now()
     time.sleep(seconds)
     monitor.sample(force=True)
-    found = monitor.between(begun, clock.now())
-    if found.others_cpus is None:
-        return found
+    disturbance = monitor.between(begun, clock.now())
+    if disturbance.others_cpus is None:
+        return disturbance
     # nothing of ours waits yet, so others alone decide
-    held = found.others_cpus > OTHERS_SHARE * len(os.sched_getaffinity(0))
-    return replace(found, disturbed=held or (found.steal_share or 0.0) > STEAL_SHARE)
+    held = disturbance.others_cpus > OTHERS_SHARE * len(os.sched_getaffinity(0))
+    return replace(
+        disturbance, disturbed=held or (disturbance.steal_share or 0.0) > STEAL_SHARE
+    )
 
 
 def judge(
@@ -192,7 +194,7 @@ def judge(
     )
 
 
-def on_card(found: Disturbance, telemetry: Telemetry) -> Disturbance:
+def on_card(disturbance: Disturbance, telemetry: Telemetry) -> Disturbance:
     """Add GPU contention and clock limits."""
     steady = (telemetry.sm_clock_spread_pct or 0.0) < SAGGED_PCT
     harmful = HARMFUL_EVENT_REASONS - ({SOFTWARE_THERMAL} if steady else set())
@@ -202,8 +204,10 @@ def on_card(found: Disturbance, telemetry: Telemetry) -> Disturbance:
         if reason in harmful and share > HELD_SHARE
     )
     foreign = telemetry.foreign_pids
-    contended = True if foreign or held else found.disturbed
-    return replace(found, disturbed=contended, foreign_gpu_pids=foreign, clocks_held=held)
+    contended = True if foreign or held else disturbance.disturbed
+    return replace(
+        disturbance, disturbed=contended, foreign_gpu_pids=foreign, clocks_held=held
+    )
 
 
 def starvation(seen: Disturbance, compute: float | None) -> str:
@@ -242,14 +246,14 @@ def is_kin(process: psutil.Process) -> bool:
 
 def waited_s(pids: Iterable[int]) -> dict[Thread, float]:
     """Seconds that threads of `pids` waited for CPUs. Raises OSError."""
-    found: dict[Thread, float] = {}
+    waited: dict[Thread, float] = {}
     proc = Path("/proc")
     (proc / "self/schedstat").stat()
     for pid in pids:
         for path in proc.glob(f"{pid}/task/*/schedstat"):
             with contextlib.suppress(OSError, ValueError, IndexError):
-                found[pid, int(path.parent.name)] = int(path.read_text().split()[1]) / 1e9
-    return found
+                waited[pid, int(path.parent.name)] = int(path.read_text().split()[1]) / 1e9
+    return waited
 
 
 def unseen() -> bool:

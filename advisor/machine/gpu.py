@@ -78,7 +78,7 @@ def _load() -> tuple[Any, str | None]:
 
 
 def _devices(nvml: Any) -> tuple[list[Device], str | None]:
-    found: list[Device] = []
+    devices: list[Device] = []
     note = "The NVIDIA driver is loaded but lists no GPU."
     try:
         count = nvml.nvmlDeviceGetCount()
@@ -92,8 +92,8 @@ def _devices(nvml: Any) -> tuple[list[Device], str | None]:
             continue
         uuid = optional(nvml, nvml.nvmlDeviceGetUUID, handle)
         card = Device(index=index, handle=handle, uuid=uuid, mig=_mig_mode(nvml, handle))
-        found += (_slices(nvml, card) if card.mig else []) or [card]
-    return found, None if found else note
+        devices += (_slices(nvml, card) if card.mig else []) or [card]
+    return devices, None if devices else note
 
 
 def _mig_mode(nvml: Any, handle: Any) -> bool | None:

@@ -126,12 +126,12 @@ def text_of(path: Path) -> str:
 def nvidia_devices(root: Path = ROOT) -> int | None:
     """Count NVIDIA cards on the PCI bus, or None."""
     try:
-        found = list((root / "sys/bus/pci/devices").iterdir())
+        devices = list((root / "sys/bus/pci/devices").iterdir())
     except OSError:
         return None
     return sum(  # display and 3D controllers: a card has a sound device, too
         text_of(each / "vendor") == "0x10de" and text_of(each / "class").startswith("0x03")
-        for each in found
+        for each in devices
     )
 
 

@@ -100,8 +100,8 @@ def _open_shared(place: Path) -> int:
                 raise
             time.sleep(PAUSE_S)
             continue
-        found = os.fstat(handle)
-        if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+        status = os.fstat(handle)
+        if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
             return handle
         os.close(handle)
         break
@@ -141,7 +141,7 @@ def holders() -> tuple[str, ...]:
     places = list(runtime_dir().glob("*.lock"))
     for folder in shared_folders():
         places += folder.glob("gpu-advisor-*.lock")
-    found = []
+    pids = []
     for place in sorted(places):
         with contextlib.suppress(OSError):
             handle = os.open(
@@ -151,17 +151,17 @@ def holders() -> tuple[str, ...]:
                 holder = _shown(file.read(HOLDER_BYTES))
             known = re.match(r"process (\d{1,9}) of ", holder)
             if known and Path(f"/proc/{known[1]}").exists():
-                found.append(holder)
-    return tuple(found)
+                pids.append(holder)
+    return tuple(pids)
 
 
 def _own_folder(folder: Path) -> None:
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700, parents=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
         msg = (
-            f"{folder} belongs to user {found.st_uid} or is no folder, so locks kept there cannot "
+            f"{folder} belongs to user {status.st_uid} or is no folder, so locks kept there cannot "
             "be trusted. Remove it and call again."
         )
         raise StateBusyError(msg)

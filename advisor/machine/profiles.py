@@ -19,13 +19,13 @@ MEMORY_TOLERANCE = 0.15
 
 @functools.cache
 def load_all() -> dict[str, GpuProfile]:
-    found = {}
+    profiles = {}
     for name, table in sorted(tomllib.loads(FILE.read_text(encoding="utf-8")).items()):
         figures = {
             key: value for key, value in table.items() if key not in {"check", "match"}
         }
-        found[name] = GpuProfile(name=name, match=tuple(table["match"]), **figures)
-    return found
+        profiles[name] = GpuProfile(name=name, match=tuple(table["match"]), **figures)
+    return profiles
 
 
 def by_name(name: str) -> GpuProfile:

@@ -78,8 +78,8 @@ class GpuReader:
 
     def memory_gib(self) -> float | None:
         """All memory of the card."""
-        found = optional(self._nvml, read_memory, self._nvml, self._device.handle)
-        return found.total / GIB if found else None
+        memory = optional(self._nvml, read_memory, self._nvml, self._device.handle)
+        return memory.total / GIB if memory else None
 
     def sample(self, *, slow: bool = True) -> GpuSample:
         """Take one sample; `slow` adds the processes."""

@@ -22,13 +22,13 @@ def positions(uuids: Sequence[str | None], used: Sequence[Card]) -> list[int]:
 
     CUDA and NVML may number cards differently: UUIDs decide, else the number.
     """
-    found: dict[int, None] = {}
+    numbers: dict[int, None] = {}
     for card in used:
         same = [n for n, uuid in enumerate(uuids) if same_uuid(uuid, card.uuid)]
         untold = card.uuid is None or None in uuids
         by_number = [card.index] if untold and card.index < len(uuids) else []
-        found |= dict.fromkeys(same or by_number)
-    return list(found)
+        numbers |= dict.fromkeys(same or by_number)
+    return list(numbers)
 
 
 def same_uuid(one: str | None, other: str | None) -> bool:
@@ -90,7 +90,7 @@ def summed_up(
     known = any(_is_busy(sample) is not None for sample in inside)
     busy = [sample for sample in inside if _is_busy(sample)] if known else inside
     clocks = _values(busy, "sm_clock_mhz")
-    found: dict[str, Any] = {
+    values: dict[str, Any] = {
         "gpu_util_pct": _reduced(_values(later, "gpu_util_pct"), statistics.fmean),
         "gpu_mem_used_gib": _reduced(_values(inside, "gpu_mem_used_gib"), max),
         "power_w": _reduced(_values(later, "power_w"), statistics.fmean),
@@ -100,12 +100,12 @@ def summed_up(
     }
     unnamed = UNNAMED if any(s.processes is not None for s in inside) else NOT_READ
     reasons = {"foreign_pids": gaps.get("processes", unnamed), **gaps}
-    if found["foreign_pids"]:  # the counter is the card's, and who used what is not told
-        found["energy_j"] = None
+    if values["foreign_pids"]:  # the counter is the card's, and who used what is not told
+        values["energy_j"] = None
         reasons["energy_j"] = SHARED
-    missing = sorted(field for field, value in found.items() if value is None)
+    missing = sorted(field for field, value in values.items() if value is None)
     return Telemetry(
-        **found,
+        **values,
         sm_clock_spread_pct=_spread_pct(clocks),
         event_reasons=_event_reasons(busy),
         busy_samples=len(busy) if known else None,

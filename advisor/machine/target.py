@@ -51,32 +51,32 @@ def resolve(name: str, machine: Machine) -> Target:
     same = next((gpu for gpu in machine.gpus if gpu.profile == profile.name), None)
     larger = next((gpu for gpu in machine.gpus if _holds(gpu, profile)), None)
     if same is not None:
-        found = _present(same)
+        target = _present(same)
     elif larger is not None:
-        found = _stand_in(profile, larger)
+        target = _stand_in(profile, larger)
     else:
-        found = _absent(profile, here, machine)
-    if found.gpu is here or not (found.gpu and found.gpu.uuid):
-        return found
-    return replace(found, environment=(("CUDA_VISIBLE_DEVICES", found.gpu.uuid),))
+        target = _absent(profile, here, machine)
+    if target.gpu is here or not (target.gpu and target.gpu.uuid):
+        return target
+    return replace(target, environment=(("CUDA_VISIBLE_DEVICES", target.gpu.uuid),))
 
 
-def memory_limit_gib(found: Target, host_gib: float) -> float:
+def memory_limit_gib(target: Target, host_gib: float) -> float:
     """Memory limit of a candidate, never above what is free."""
-    free = found.gpu.memory_free_gib if found.gpu else None
+    free = target.gpu.memory_free_gib if target.gpu else None
     limits = [] if free is None else [FREE_SHARE * free]
-    if found.profile is not None:
-        total = found.gpu.memory_total_gib if found.gpu and found.present else None
-        limits.append(profiles.usable_gib(found.profile, total))
-    if found.gpu is None or not limits:
+    if target.profile is not None:
+        total = target.gpu.memory_total_gib if target.gpu and target.present else None
+        limits.append(profiles.usable_gib(target.profile, total))
+    if target.gpu is None or not limits:
         limits.append(host_gib)
     return min(limits)
 
 
-def equal_gpus(found: Target, machine: Machine) -> tuple[str, ...]:
+def equal_gpus(target: Target, machine: Machine) -> tuple[str, ...]:
     """Idle visible cards of the present one's kind, by UUID."""
-    gpu = found.gpu
-    if gpu is None or not found.present or found.environment or not gpu.uuid or gpu.mig:
+    gpu = target.gpu
+    if gpu is None or not target.present or target.environment or not gpu.uuid or gpu.mig:
         return ()
     return tuple(
         each.uuid
@@ -89,17 +89,17 @@ def equal_gpus(found: Target, machine: Machine) -> tuple[str, ...]:
     )
 
 
-def computed_on(found: Target, machine: Machine, card: Card) -> Target:
+def computed_on(target: Target, machine: Machine, card: Card) -> Target:
     """Return `found` with the card actually used.
 
     CUDA may choose another than NVML's first, and in a container NVML may show none. A card
     asked for by name, or standing in, stays.
     """
-    if not found.present or (found.gpu is not None and card.uuid is None):
-        return found
+    if not target.present or (target.gpu is not None and card.uuid is None):
+        return target
     for gpu in machine.gpus:
         if same_uuid(gpu.uuid, card.uuid):
-            return found if gpu is found.gpu else _present(gpu)
+            return target if gpu is target.gpu else _present(gpu)
     return _present(_unseen(card))
 
 

@@ -154,13 +154,13 @@ class Candidate:
         """Changes that lead from `base` to this candidate."""
         before = {(c.document, c.path): c for c in base.changes}
         after = {(c.document, c.path): c for c in self.changes}
-        found = []
+        moves = []
         for key, each in {**before, **after}.items():
             old = before[key].new if key in before else each.old
             new = after[key].new if key in after else each.old
             if old != new:
-                found.append(replace(each, old=old, new=new))
-        return tuple(found)
+                moves.append(replace(each, old=old, new=new))
+        return tuple(moves)
 
     def with_changes(self, *changes: Change) -> Self:
         """This candidate with further `changes`."""

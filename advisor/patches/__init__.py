@@ -16,7 +16,7 @@ from advisor.tuner.state import Suggestion, TunerState
 
 def proven_advice(state: TunerState, program: Program) -> tuple[Advice, ...]:
     """Confirmed suggestions, largest gain first."""
-    found = []
+    advice = []
     for suggestion in state.suggestions:
         outcome = suggestion.outcome
         if outcome is None or not is_confirmed(state, suggestion):
@@ -28,10 +28,10 @@ def proven_advice(state: TunerState, program: Program) -> tuple[Advice, ...]:
         if outcome.used_contended_rounds:
             reason += f" {UNDER_LOAD}"
         site, patch = placed(state, program, suggestion)
-        found.append(
+        advice.append(
             Advice(title=suggestion.title, gain=gain, detail=reason, site=site, patch=patch)
         )
-    return tuple(sorted(found, key=lambda each: -each.gain.estimate))
+    return tuple(sorted(advice, key=lambda each: -each.gain.estimate))
 
 
 def placed(

@@ -230,7 +230,7 @@ def _called(source: Source, line: int) -> dict[str, ast.Call]:
         for node in ast.walk(source.tree)
         if isinstance(node, DEFINED)
     }
-    found = {}
+    calls = {}
     for node in ast.walk(source.tree):
         if not isinstance(node, ast.Call) or node.lineno != line:
             continue
@@ -241,8 +241,8 @@ def _called(source: Source, line: int) -> dict[str, ast.Call]:
         if not plain or name.removeprefix("self.") in {*functions, *dir(builtins)}:
             continue
         if not any(word in last for word in LOSSES):
-            found[name] = node
-    return found
+            calls[name] = node
+    return calls
 
 
 def _covers(node: ast.AST, line: int) -> bool:

@@ -181,33 +181,33 @@ class Estimate:
 
 
 def estimates(
-    found: Traced, cards: Sequence[GpuProfile], prices: Mapping[str, float]
+    traced: Traced, cards: Sequence[GpuProfile], prices: Mapping[str, float]
 ) -> list[Estimate]:
     """Figures of each card at the configured, suggested and largest batch."""
-    own = found.own.batch
+    own = traced.own.batch
     made: list[Estimate] = []
     for card in cards:
-        most = largest_batch(found, card)
-        best = suggested_batch(found, card, most) if most else None
+        most = largest_batch(traced, card)
+        best = suggested_batch(traced, card, most) if most else None
         for batch in sorted({own, best or own, most or own}):
-            each = estimate_of(found, card, batch, prices.get(card.name))
+            each = estimate_of(traced, card, batch, prices.get(card.name))
             made.append(replace(each, suggested=batch == best, largest_batch=batch == most))
     return made
 
 
 def precisions(
-    found: Traced, autocast: Traced | None, cards: Sequence[GpuProfile]
+    traced: Traced, autocast: Traced | None, cards: Sequence[GpuProfile]
 ) -> list[Estimate]:
     """Figures of each card at the suggested batch of its precisions, the program's own first.
 
     Those of its own precision are those of `estimates`: one page holds one figure of a thing.
     """
-    others = {"tf32": found.computed_in("tf32")}
+    others = {"tf32": traced.computed_in("tf32")}
     others |= {"bfloat16": autocast} if autocast else {}
     made = []
     for card in cards:
         known = {name: each for name, each in others.items() if card.tflops(name)}
-        variants = {found.precision_on(card): found}
+        variants = {traced.precision_on(card): traced}
         variants = {**variants, **known, **variants}  # its own first, and as it is
         for dtype, each in variants.items():
             most = largest_batch(each, card)
@@ -216,21 +216,21 @@ def precisions(
     return made
 
 
-def largest_batch(found: Traced, card: GpuProfile) -> float | None:
+def largest_batch(traced: Traced, card: GpuProfile) -> float | None:
     """Largest batch that fits; None if no other batch is known."""
-    if found.line is None:
+    if traced.line is None:
         return None
-    room, batches = room_gib(card) * GIB, range(1, found.largest + 1)
+    room, batches = room_gib(card) * GIB, range(1, traced.largest + 1)
     full = bisect.bisect_left(
-        batches, True, key=lambda batch: not fits(found.at(batch), room)
+        batches, True, key=lambda batch: not fits(traced.at(batch), room)
     )
     return float(full) or None
 
 
-def suggested_batch(found: Traced, card: GpuProfile, most: float) -> float:
+def suggested_batch(traced: Traced, card: GpuProfile, most: float) -> float:
     """Smallest of `most` and sizes below that ties with the best."""
-    sizes = [*(size for size in found.sizes if size < most), most]
-    times = (step_time(found.at(size), card, found.rates).seconds for size in sizes)
+    sizes = [*(size for size in traced.sizes if size < most), most]
+    times = (step_time(traced.at(size), card, traced.rates).seconds for size in sizes)
     rates = [size / seconds for size, seconds in zip(sizes, times, strict=True)]
     return next(
         s for s, rate in zip(sizes, rates, strict=True) if rate >= max(rates) / (1 + TIE)
@@ -243,21 +243,21 @@ def room_gib(card: GpuProfile) -> float:
 
 
 def estimate_of(
-    found: Traced, card: GpuProfile, batch: float, price_per_hour: float | None = None
+    traced: Traced, card: GpuProfile, batch: float, price_per_hour: float | None = None
 ) -> Estimate:
     """Figures of one batch on one card."""
-    trace, room = found.at(batch), room_gib(card) * GIB
+    trace, room = traced.at(batch), room_gib(card) * GIB
     fitting = fits(trace, room)
     peak = peak_of(trace, room) if fitting else peak_of(trace)
-    took = step_time(trace, card, found.rates)
-    run, seconds = found.run, took.seconds
+    took = step_time(trace, card, traced.rates)
+    run, seconds = traced.run, took.seconds
     own_s = (run.step_ms or 0.0) / 1000
-    if found.measured_on is not None:
-        timed = found.ran or found.own
-        seconds *= own_s / step_time(timed, found.measured_on, found.rates).seconds
-    error = None if took.bound == "launches" else found.error(card)
+    if traced.measured_on is not None:
+        timed = traced.ran or traced.own
+        seconds *= own_s / step_time(timed, traced.measured_on, traced.rates).seconds
+    error = None if took.bound == "launches" else traced.error(card)
     off = NOT_VALIDATED if error is None else error
-    per_s = run.units_per_s * own_s / found.own.batch * batch / seconds
+    per_s = run.units_per_s * own_s / traced.own.batch * batch / seconds
     slow, fast = per_s / (1 + off), per_s / (1 - off)
     price = price_per_hour / 3.6 if price_per_hour else None
     memory_gib = peak.reserved / GIB + card.context_mib / 1024 + WORKSPACE_GIB

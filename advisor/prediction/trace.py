@@ -48,11 +48,11 @@ _TRACE = TypeAdapter(Trace)
 
 def parse(content: Mapping[str, object], batch: float) -> Trace:
     """Trace from the recorder's entry, untrusted. Raises pydantic.ValidationError."""
-    found = _TRACE.validate_python({**content, "batch": batch})
-    runs = itertools.groupby(found.events, lambda event: event < 0)
+    trace = _TRACE.validate_python({**content, "batch": batch})
+    runs = itertools.groupby(trace.events, lambda event: event < 0)
     events = (event for frees, run in runs for event in (sorted(run) if frees else run))
     # the order of those freed together says nothing
-    return replace(found, events=tuple(events))
+    return replace(trace, events=tuple(events))
 
 
 def at_batch(small: Trace, large: Trace, batch: float) -> Trace:

@@ -159,10 +159,10 @@ def _hook_argparse(recorder: OptionRecorder, argparse: Any) -> None:
         if vars(parser).get(OF_LAUNCHER):
             return
         parsers = [parser, *nested]
-        found: list[Option] = []
+        options: list[Option] = []
         for each in parsers:
-            found += _of_argparse(each, _command_of(each, parsers))
-        recorder.add(found, "argparse", complete=not result[1])
+            options += _of_argparse(each, _command_of(each, parsers))
+        recorder.add(options, "argparse", complete=not result[1])
 
     _listen(argparse, keep, print)
 
@@ -362,11 +362,11 @@ def _hook_exec(recorder: OptionRecorder) -> None:
         declared = set(names)
         before(source, names, inner, **extra)
         if isinstance(source, str) and "sys.argv" in source and "globals()" in source:
-            found = {
+            options = {
                 n: v for n, v in names.items() if n in declared and not n.startswith("_")
             }
             plain = {
-                n: v for n, v in found.items() if isinstance(v, PLAIN) and v is not None
+                n: v for n, v in options.items() if isinstance(v, PLAIN) and v is not None
             }
             recorder.add([_option([f"--{n}"], v) for n, v in plain.items()], "globals")
 

@@ -170,8 +170,8 @@ class _Waiter:
         finders = [
             getattr(each, "find_spec", None) for each in sys.meta_path if each is not self
         ]
-        found = (find(name, path, target) for find in finders if find is not None)
-        spec = next((each for each in found if each is not None), None)
+        specs = (find(name, path, target) for find in finders if find is not None)
+        spec = next((each for each in specs if each is not None), None)
         self._waiting[name] = action  # many only look whether it is there
         if spec is None or not hasattr(spec.loader, "exec_module"):
             return spec

@@ -168,10 +168,10 @@ def halves_in_float32(torch: Any) -> None:
 
     def widened(kernel: Any) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
-            found = kernel.call_boxed(cpu, *_wide(torch, args), **kwargs)
-            results = found if isinstance(found, tuple) else (found,)
+            result = kernel.call_boxed(cpu, *_wide(torch, args), **kwargs)
+            results = result if isinstance(result, tuple) else (result,)
             narrow = _cast(results, (torch.float32,), args[0].dtype)
-            return narrow if isinstance(found, tuple) else narrow[0]
+            return narrow if isinstance(result, tuple) else narrow[0]
 
         return call
 

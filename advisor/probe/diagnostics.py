@@ -112,7 +112,7 @@ class Diagnosis:
                 again = _rebuilt(
                     self._session.torch, loader, workers, patience_s(plan["ceilings_s"])
                 )
-                found = _drained(
+                ceiling = _drained(
                     again, facts["counter"].expected, workers, plan["ceilings_s"]
                 )
             except Exception as problem:
@@ -121,8 +121,8 @@ class Diagnosis:
                 if workers:  # more of them would not answer either
                     break
                 continue
-            if found is not None:
-                self._session.facts["ceilings"].append({"workers": workers, **found})
+            if ceiling is not None:
+                self._session.facts["ceilings"].append({"workers": workers, **ceiling})
 
     def _ask_twice(self, facts: dict[str, Any], dataset: Any) -> None:
         """Time items twice where the main process makes them, and any number is an item."""

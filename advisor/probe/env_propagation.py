@@ -21,8 +21,8 @@ ISOLATING = re.compile(
 
 def isolating(command: Sequence[str]) -> str | None:
     """Return the word of a command that keeps PYTHONPATH from the program."""
-    found = ISOLATING.match(" ".join(map(os.fsdecode, command)))
-    return next(filter(None, found.groups())) if found else None
+    match = ISOLATING.match(" ".join(map(os.fsdecode, command)))
+    return next(filter(None, match.groups())) if match else None
 
 
 def carried(environment: Mapping[Any, Any]) -> dict[str, str]:

@@ -165,9 +165,9 @@ class OpTrace:
             value for each in self._optimizer.state.values() for value in each.values()
         ]
         kinds = {"model": held, "gradients": [p.grad for p in held], "optimizer": states}
-        found = {kind: _bytes(tensors) for kind, tensors in kinds.items()}
-        others = self._torch.cuda.max_memory_allocated(card) - sum(found.values())
-        return {**found, "activations": max(0, others)}
+        bytes_by_kind = {kind: _bytes(tensors) for kind, tensors in kinds.items()}
+        others = self._torch.cuda.max_memory_allocated(card) - sum(bytes_by_kind.values())
+        return {**bytes_by_kind, "activations": max(0, others)}
 
 
 def why_not(session: Session) -> str | None:

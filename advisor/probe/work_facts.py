@@ -263,14 +263,14 @@ def _parted(session: Session, dataset: Any, workers: int, before: Any) -> None:
     plain number alone may be a seed.
     """
     after = _state(session, dataset, None)
-    found = {
+    changed = {
         path: after[path]
         for path, kind in dataset_state.changes(before, after, opened=True).items()
         if path.startswith("dataset") and kind != "generator"
     }
-    kinds = {kind for kind, _ in found.values()}
-    if kinds & PARTED or ("value", workers) in found.values():
-        session.worker_facts["part"] = f"{zlib.crc32(repr(found).encode()):08x}"
+    kinds = {kind for kind, _ in changed.values()}
+    if kinds & PARTED or ("value", workers) in changed.values():
+        session.worker_facts["part"] = f"{zlib.crc32(repr(changed).encode()):08x}"
 
 
 def _questions(torch: Any, session: Session) -> None:

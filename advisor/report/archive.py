@@ -36,13 +36,13 @@ def keep(state: Path, report: Report) -> Path | None:
 
 def all_of(states: Iterable[Path]) -> list[tuple[Path, Report]]:
     """Kept reports, the oldest first; unreadable ones are left out."""
-    found = []
+    records = []
     for place in sorted(
         (p for s in states for p in _files(s / FOLDER)), key=lambda p: p.name
     ):
         with contextlib.suppress(ReportError):
-            found.append((place, writing.load(place)))
-    return found
+            records.append((place, writing.load(place)))
+    return records
 
 
 def history(kept: Sequence[tuple[Path, Report]], report: Report) -> list[HistoryEntry]:

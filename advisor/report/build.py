@@ -330,13 +330,13 @@ def trial_entry(attempt: TrialResult) -> TrialEntry:
     )
 
 
-def _comparison(found: Comparison, objective: Objective) -> schema.ComparisonEntry:
-    counted = {each.number for each in found.counted}
+def _comparison(comparison: Comparison, objective: Objective) -> schema.ComparisonEntry:
+    counted = {each.number for each in comparison.counted}
     return schema.ComparisonEntry(
-        purpose=found.ab_test.purpose,
-        before=found.ab_test.before.label,
-        after=found.ab_test.after.label,
-        gain=Gain.of(found.interval(objective)),
+        purpose=comparison.ab_test.purpose,
+        before=comparison.ab_test.before.label,
+        after=comparison.ab_test.after.label,
+        gain=Gain.of(comparison.interval(objective)),
         rounds=[
             schema.RoundEntry(
                 round=each.number,
@@ -345,10 +345,10 @@ def _comparison(found: Comparison, objective: Objective) -> schema.ComparisonEnt
                     for arm, done in each.runs.items()
                     if done.run
                 },
-                contended=found.contended(each),
+                contended=comparison.contended(each),
                 counted=each.number in counted,
             )
-            for each in found.rounds
+            for each in comparison.rounds
             if not each.failed
         ],
     )

@@ -54,11 +54,11 @@ def code(value: object) -> Markup:
     return as_markdown(f"{fence}{pad}{line}{pad}{fence}")
 
 
-def value(found: Any, limit: int = 60) -> Markup:
+def value(content: Any, limit: int = 60) -> Markup:
     """Config value as JSON, or `not set`."""
-    if found is None:
+    if content is None:
         return as_markdown("not set")
-    spelled = json.dumps(found, ensure_ascii=False)
+    spelled = json.dumps(content, ensure_ascii=False)
     return code(spelled if len(spelled) <= limit else f"{spelled[: limit - 3]}...")
 
 
@@ -124,12 +124,12 @@ def _escape(part: str, *, leading: bool) -> str:
 
 def _calm(part: str) -> str:
     """`part` without HTML, mentions and links."""
-    calm = _HTML.sub(lambda found: escape(found[0], quote=False), part)
-    return _CALLS.sub(lambda found: f"{found[0]}{JOINER}", calm)
+    calm = _HTML.sub(lambda match: escape(match[0], quote=False), part)
+    return _CALLS.sub(lambda match: f"{match[0]}{JOINER}", calm)
 
 
 def _visible(raw: str) -> str:
-    return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", _ANSI.sub("", raw))
+    return _HIDDEN.sub(lambda match: f"\\u{ord(match[0]):04x}", _ANSI.sub("", raw))
 
 
 def _longest_run(raw: str) -> int:

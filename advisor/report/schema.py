@@ -34,12 +34,12 @@ class Gain(Part):
     pairs: int
 
     @classmethod
-    def of(cls, found: Interval | None) -> Self | None:
+    def of(cls, interval: Interval | None) -> Self | None:
         """The interval in a report."""
-        if found is None:
+        if interval is None:
             return None
-        high = None if found.high > WIDE * found.low else found.high
-        return cls(ratio=found.estimate, low=found.low, high=high, pairs=found.n)
+        high = None if interval.high > WIDE * interval.low else interval.high
+        return cls(ratio=interval.estimate, low=interval.low, high=high, pairs=interval.n)
 
     @property
     def size(self) -> str:

@@ -370,8 +370,8 @@ def _likely_suggestions(state: TunerState) -> list[tuple[str, Comparison]]:
 def _never_compared(state: TunerState) -> bool:
     """True if a faster candidate never came to its comparison."""
     unproven = any(suggestion.outcome is None for suggestion in state.suggestions)
-    found = any(verdict.outcome == "found" for verdict in state.verdicts)
-    return not state.confirmations and (unproven or found)
+    any_found = any(verdict.outcome == "found" for verdict in state.verdicts)
+    return not state.confirmations and (unproven or any_found)
 
 
 def _faster(tuning: FinishedTuning) -> list[tuple[float, Candidate, str]]:
@@ -480,13 +480,13 @@ def caveats(tuning: FinishedTuning) -> Iterator[str]:
         yield f"The command wrote outside the trials' scratch folders: {named(created)}."
 
 
-def followed(found: Followed) -> str:
+def followed(effect: Followed) -> str:
     """Sentence on a value that the program follows, whatever its name."""
-    before, after = numbers.count(found.before), numbers.count(found.after)
-    suspect, words = found.move.suspect, REGISTRY[found.trace.kind].words
+    before, after = numbers.count(effect.before), numbers.count(effect.after)
+    suspect, words = effect.move.suspect, REGISTRY[effect.trace.kind].words
     return (
         f"Found by experiment: `{suspect.path}` ({words}). With "
-        f"{found.move.new} in place of {suspect.value} the program showed {after}, not {before}."
+        f"{effect.move.new} in place of {suspect.value} the program showed {after}, not {before}."
     )
 
 

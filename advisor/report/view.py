@@ -77,8 +77,8 @@ class Table(NamedTuple):
 def table(
     head: Sequence[object], align: str, rows: Iterable[Sequence[object]]
 ) -> Table | None:
-    found = list(rows)
-    return Table(head, align, found) if found else None
+    cells = list(rows)
+    return Table(head, align, cells) if cells else None
 
 
 def render(report: Report) -> str:
@@ -100,7 +100,7 @@ def view_of(report: Report) -> dict[str, Any]:
         report.load_note,
         report.allocation_note,
     )
-    found = report.bottleneck_after or report.bottleneck_before
+    bottleneck = report.bottleneck_after or report.bottleneck_before
     columns = ("before", "after") if report.changes else ("as it is",)
     part = f"part of {numbers.one(report.unit)}"
     considered_ = considered(report)
@@ -131,7 +131,7 @@ def view_of(report: Report) -> dict[str, Any]:
         "next_command": report.next_command,
         "report": report.report,
         "pictures": list(filter(None, (batch_figure(report), time_figure(report)))),
-        "time_sentence": found.sentence if found else "",
+        "time_sentence": bottleneck.sentence if bottleneck else "",
         "time": table((part, *columns), "l" + "r" * len(columns), _time_rows(report.sides)),
         "settings": considered_[:MOST_SETTINGS],
         "more_settings": considered_[MOST_SETTINGS:],
@@ -209,8 +209,10 @@ def card(report: Report) -> str:
 
 def to_apply(report: Report) -> str:
     """Proven suggestions, where no setting was changed."""
-    found = [f"{each.title} ({each.gain.size})" for each in report.suggestions if each.gain]
-    return "" if report.changes else ", ".join(found[:MOST_ACTIONS])
+    suggested = [
+        f"{each.title} ({each.gain.size})" for each in report.suggestions if each.gain
+    ]
+    return "" if report.changes else ", ".join(suggested[:MOST_ACTIONS])
 
 
 def subject(report: Report) -> str:
@@ -502,7 +504,7 @@ def past(entry: HistoryEntry) -> dict[str, str]:
 
 def comparisons(report: Report) -> list[dict[str, Any]]:
     """Comparisons with their rounds."""
-    found = []
+    sections = []
     for comparison in report.comparisons:
         gain = comparison.gain.text if comparison.gain else "no interval"
         arms = f"{comparison.after} against {comparison.before}"
@@ -513,8 +515,8 @@ def comparisons(report: Report) -> list[dict[str, Any]]:
         ]
         if rows:
             rounds = table(("round", "before", "after", ""), "rrrl", rows)
-            found.append({"head": head, "rounds": rounds})
-    return found
+            sections.append({"head": head, "rounds": rounds})
+    return sections
 
 
 def trials(report: Report) -> Table | None:
@@ -551,18 +553,18 @@ def _trial(trial: TrialEntry) -> tuple[str, ...]:
 
 
 def _judgement(entry: QualityEntry) -> tuple[str, ...]:
-    found = entry.judgement
-    bounds = (found.low, found.high)
+    judgement = entry.judgement
+    bounds = (judgement.low, judgement.high)
     shown = f" ({' to '.join(map(numbers.measure, bounds))})" if None not in bounds else ""
-    items = f" of {found.items} items" if found.items > 1 else ""
-    judged = "within" if found.within else "outside"
+    items = f" of {judgement.items} items" if judgement.items > 1 else ""
+    judged = "within" if judgement.within else "outside"
     return (
-        found.measure,
+        judgement.measure,
         entry.candidate,
-        numbers.measure(found.value) + shown,
-        numbers.measure(found.reference),
-        numbers.measure(found.limit),
-        f"{judged}, {found.stage}, {numbers.many(found.runs, 'pair')}{items}",
+        numbers.measure(judgement.value) + shown,
+        numbers.measure(judgement.reference),
+        numbers.measure(judgement.limit),
+        f"{judged}, {judgement.stage}, {numbers.many(judgement.runs, 'pair')}{items}",
     )
 
 

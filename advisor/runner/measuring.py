@@ -172,17 +172,17 @@ class Measuring:
         log = self._read(record.pid).log
         cut_short = self._processes[record.pid].cut_short
         log.ended = record.state == "exited"
-        found = measure(log, self._plan, cut_short=cut_short)
+        measurement = measure(log, self._plan, cut_short=cut_short)
         idle = record.optimizers_built and log.validations is None and has_unread_data(log)
         idle = idle and self._plan.trains is not False
-        if found.run and not found.run.trains and idle:
-            notes = (*found.run.notes, BEFORE_TRAINING)
-            found = replace(found, run=replace(found.run, notes=notes))
+        if measurement.run and not measurement.run.trains and idle:
+            notes = (*measurement.run.notes, BEFORE_TRAINING)
+            measurement = replace(measurement, run=replace(measurement.run, notes=notes))
         if record.state not in ("stopped", "exited") and not record.alone:
-            found = replace(found, run=None)
+            measurement = replace(measurement, run=None)
         if log.unread:
             unread = f"{log.unread} events of its log"
             record = replace(
                 record, unread="; ".join(filter(None, (record.unread, unread)))
             )
-        return replace(record, measurement=found)
+        return replace(record, measurement=measurement)

@@ -175,12 +175,12 @@ def parse(pid: int, data: bytes) -> ProcessRecord:
     }
     content = {name: value for name, value in content.items() if name not in wrong}
     try:
-        found = _RECORD.validate_python(content)
+        record = _RECORD.validate_python(content)
     except ValidationError as problem:
         wrong |= {str(error["loc"][0]): error["msg"] for error in problem.errors()}
     else:
         if not wrong:
-            return found
+            return record
     kept = {name: value for name, value in content.items() if name not in wrong}
     reported = "; ".join(f"{name}: {why}" for name, why in wrong.items())
     return replace(_RECORD.validate_python(kept), unread=reported[:300])
@@ -196,19 +196,19 @@ class Records:
     def read(self) -> tuple[ProcessRecord, ...]:
         """Read every known process, ordered by pid."""
         names = {path.stem: path for path in self._folder.glob("*.json")}
-        found = {
+        records = {
             int(n): path for n, path in names.items() if re.fullmatch(r"[0-9]{1,10}", n)
         }
-        return tuple(self._read(found[pid], pid) for pid in sorted(found))
+        return tuple(self._read(records[pid], pid) for pid in sorted(records))
 
     def stacks(self) -> dict[int, str]:
         """Stacks of each process that answered SIGUSR1."""
-        found = {}
+        stacks = {}
         for path in self._folder.glob("stacks-*.txt"):
             with contextlib.suppress(OSError, ValueError):
                 number = int(path.stem.rpartition("-")[2])
-                found[number] = self._content(path).decode(errors="replace")
-        return found
+                stacks[number] = self._content(path).decode(errors="replace")
+        return stacks
 
     def _read(self, path: Path, pid: int) -> ProcessRecord:
         stamp, before = self._known.get(path, (None, None))

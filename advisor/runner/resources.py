@@ -153,12 +153,12 @@ class TreeSampler:
 
 def own_numbers(root: int) -> dict[int, int]:
     """Return the numbers of processes below `root` by those in their own process space."""
-    found = {}
+    by_inner_number = {}
     for process in tree(root):
         status = text_of(Path(f"/proc/{process.pid}/status"))
         if numbers := re.search(r"^NSpid:\s(.+)$", status, re.MULTILINE):
-            found[int(numbers[1].split()[-1])] = process.pid
-    return found
+            by_inner_number[int(numbers[1].split()[-1])] = process.pid
+    return by_inner_number
 
 
 def _memory(process: psutil.Process) -> float:

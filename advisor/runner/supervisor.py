@@ -246,13 +246,13 @@ def family(command: int | None) -> set[int]:
     ours = {os.getpid()}
     grown = True
     while grown:
-        found = {
+        processes = {
             pid
             for pid, (parent, group, _) in table.items()
             if parent in ours or group == command
         }
-        grown = not found <= ours
-        ours |= found
+        grown = not processes <= ours
+        ours |= processes
     return {
         pid for pid in ours - {os.getpid()} if pid in table and table[pid][2] not in "ZX"
     }

@@ -93,9 +93,9 @@ def not_judged(problem: Exception) -> Failure:
         raise problem
     place = traceback.extract_tb(problem.__traceback__)[-1]
     where = f"{Path(place.filename).name}:{place.lineno}"
-    found = failed("not-judged", f"{type(problem).__name__} at {where}: {problem}")
+    failure = failed("not-judged", f"{type(problem).__name__} at {where}: {problem}")
     lines = "".join(traceback.format_exception(problem)).splitlines()
-    return replace(found, log_tail="\n".join(map(short_line, lines)))
+    return replace(failure, log_tail="\n".join(map(short_line, lines)))
 
 
 def _judged(
@@ -207,9 +207,11 @@ def files_between(
     return sum(start <= time <= end for time in written_at)
 
 
-def _by_sandbox(launched: Launched, ending: TrialExit, found: Failure) -> Failure | None:
+def _by_sandbox(launched: Launched, ending: TrialExit, failure: Failure) -> Failure | None:
     job = launched.job
-    if launched.full and (found.kind in UNEXPLAINED or launched.refused_stage == "scratch"):
+    if launched.full and (
+        failure.kind in UNEXPLAINED or launched.refused_stage == "scratch"
+    ):
         return failed(
             "disk-full",
             f"the disk of {job.scratch}, which holds the program's TMPDIR and what is measured, "

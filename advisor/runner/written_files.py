@@ -67,8 +67,8 @@ def _note(verb: str, names: Sequence[str], end: str = "") -> tuple[str, ...]:
 def read_copies(changes: Mapping[str, Any], root: str) -> Iterator[ResultFile]:
     for entry in changes.get("results", ()):
         copy = Path(entry["copy"])
-        for found in read_file(copy, relative_name(entry["path"], root)):
-            yield replace(found, written_at=entry["written_at"])
+        for result in read_file(copy, relative_name(entry["path"], root)):
+            yield replace(result, written_at=entry["written_at"])
         copy.unlink(missing_ok=True)
 
 
@@ -85,14 +85,14 @@ def read_folder(folder: str) -> tuple[list[float], tuple[ResultFile, ...]]:
             continue
         written_at.append(round(status.st_mtime, 3))
         if len(results) < RESULTS_LIMIT and holds_items(path.name, status):
-            found = read_file(path, relative_name(str(path), folder))
-            results += [replace(each, written_at=status.st_mtime) for each in found]
+            result = read_file(path, relative_name(str(path), folder))
+            results += [replace(each, written_at=status.st_mtime) for each in result]
     return written_at, tuple(results)
 
 
 def _files_below(folder: str) -> list[Path]:
     """Return what is no folder, sorted; of a tree deeper than paths are long, what has a path."""
-    found, waiting = [], [folder]
+    files, waiting = [], [folder]
     while waiting:
         try:
             with os.scandir(waiting.pop()) as entries:
@@ -100,10 +100,10 @@ def _files_below(folder: str) -> list[Path]:
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
                     else:
-                        found.append(Path(entry.path))
+                        files.append(Path(entry.path))
         except OSError:
             continue
-    return sorted(found)
+    return sorted(files)
 
 
 def relative_name(path: str, root: str) -> str:
@@ -120,13 +120,13 @@ def read_file(path: Path, shown: str) -> list[ResultFile]:
     try:
         with path.open("rb") as file:
             try:
-                found = reader(file)
+                result = reader(file)
             except ImportError:
-                found = _digested(file)
-            first = tuple(tuple(map(_value, values)) for values in found.get("first", ()))
+                result = _digested(file)
+            first = tuple(tuple(map(_value, values)) for values in result.get("first", ()))
     except Exception:  # an untrusted file makes a decoder raise anything
         return []
-    return [ResultFile(path=shown, size_bytes=size, **(found | {"first": first}))]
+    return [ResultFile(path=shown, size_bytes=size, **(result | {"first": first}))]
 
 
 def _value(leaf: object) -> float | str:

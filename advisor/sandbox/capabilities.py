@@ -51,13 +51,11 @@ def detect_isolation(
     if forced is not None and forced not in KINDS:
         msg = f"{FORCED} is {forced!r}; it may be {', '.join(KINDS)}, or not be set."
         raise UsageError(msg)
-    found = _detected(os.path.realpath(cwd), forced, foreign)
-    if forced is not None and found.kind != forced:
-        msg = (
-            f"{FORCED} asks for {forced}, which does not hold here: {found.why_not_better}."
-        )
+    detected = _detected(os.path.realpath(cwd), forced, foreign)
+    if forced is not None and detected.kind != forced:
+        msg = f"{FORCED} asks for {forced}, which does not hold here: {detected.why_not_better}."
         raise UsageError(msg)
-    return found
+    return detected
 
 
 def require_walls(cwd: str, environ: Mapping[str, str] = os.environ) -> None:
@@ -65,11 +63,11 @@ def require_walls(cwd: str, environ: Mapping[str, str] = os.environ) -> None:
 
     Where none do, the caller knows that the code is not isolated, and says so.
     """
-    found = detect_isolation(cwd, environ, foreign=True)
+    of_foreign_code = detect_isolation(cwd, environ, foreign=True)
     own = detect_isolation(cwd, environ)
-    if found.kind == "guard" and own.kind != "guard":
+    if of_foreign_code.kind == "guard" and own.kind != "guard":
         msg = (
-            f"Not all walls around base and head stand here: {found.why_not_better}. "
+            f"Not all walls around base and head stand here: {of_foreign_code.why_not_better}. "
             f"Run on another host, or set {FORCED}=guard to run them without any."
         )
         raise IsolationError(msg)
@@ -161,25 +159,25 @@ def trial_policy(
     A call's trials share `kept`. Layers lie beside the folders that a program really writes, as
     a link in their place would make a later layer of any folder of the user's.
     """
-    found = detect_isolation(trial.cwd, environ, foreign=trial.foreign)
+    detected = detect_isolation(trial.cwd, environ, foreign=trial.foreign)
     pipes = mps_pipes(environ)
     passes = list(filter(None, (str(scratch), str(kept), str(temporary), pipes)))
-    if trial.allow_writes and found.kind == "landlock":
+    if trial.allow_writes and detected.kind == "landlock":
         passes += _but(os.path.realpath(trial.cwd), map(os.path.realpath, trial.spared))
     filled: list[str] = []
-    if found.kind == "landlock" and not trial.foreign:
+    if detected.kind == "landlock" and not trial.foreign:
         filled = _downloads(environ, os.path.realpath(trial.cwd))
         passes += filled
     folder = environ.get(LAYER_FOLDER)
     on_disk = folder or (
-        found.kind == "overlay" and saves_as_usual(str(scratch.parent), trial.cwd)
+        detected.kind == "overlay" and saves_as_usual(str(scratch.parent), trial.cwd)
     )
     tag = hashlib.sha256(os.fsencode(scratch)).hexdigest()[:12]
     return dataclasses.replace(
-        found,
+        detected,
         passes=tuple(passes),
         filled=tuple(filled),
-        caches=_caches(environ, passes, kept) if found.kind == "overlay" else (),
+        caches=_caches(environ, passes, kept) if detected.kind == "overlay" else (),
         layers=str(Path(folder, f"gpu-advisor-{tag}") if folder else _beside(scratch)),
         upper_bytes=0 if on_disk else _upper_bytes(),
         private_memory=pipes is None,
@@ -198,7 +196,7 @@ def saves_as_usual(folder: str, cwd: str) -> bool:
 
 
 def checkout_policy(
-    found: SandboxPolicy,
+    detected: SandboxPolicy,
     top: str,
     *,
     scratch: Path,
@@ -208,9 +206,9 @@ def checkout_policy(
     """Make a policy that allows writes in checkout `top` outside `.git`."""
     top = os.path.realpath(top)
     repository = os.path.join(top, ".git")
-    inside = _but(top, [repository]) if found.kind == "landlock" else [top]
+    inside = _but(top, [repository]) if detected.kind == "landlock" else [top]
     return dataclasses.replace(
-        found,
+        detected,
         passes=(str(scratch), *inside),
         sealed=(repository,),
         hidden=tuple(hidden),
@@ -262,12 +260,12 @@ def _downloads(environ: Mapping[str, str], cwd: str) -> list[str]:
 def _caches(
     environ: Mapping[str, str], passes: list[str], kept: Path
 ) -> tuple[tuple[str, str], ...]:
-    found: dict[str, str] = {}
+    by_cache: dict[str, str] = {}
     for folder, name in sorted((folder, each.variable) for each, folder in caches(environ)):
-        covered = any(is_within(folder, each) for each in [*passes, *found])
+        covered = any(is_within(folder, each) for each in [*passes, *by_cache])
         if not covered and os.path.isdir(folder) and os.access(folder, os.W_OK):
-            found[folder] = str(_beside(kept) / name.lower())
-    return tuple(found.items())
+            by_cache[folder] = str(_beside(kept) / name.lower())
+    return tuple(by_cache.items())
 
 
 def _beside(folder: Path) -> Path:

@@ -148,5 +148,5 @@ def _apart(folder: str, places: Iterable[str], tree: FileTree) -> Iterator[str]:
 def _unescaped(word: str) -> str:
     octal = re.compile(rb"\\([0-7]{3})")
     return os.fsdecode(
-        octal.sub(lambda found: bytes([int(found[1], 8)]), os.fsencode(word))
+        octal.sub(lambda match: bytes([int(match[1], 8)]), os.fsencode(word))
     )

@@ -33,8 +33,8 @@ TERMINALS = re.compile(r"tty\w+|vcs\w*|hvc\d+|console")
 
 def terminals() -> tuple[str, ...]:
     """Return the terminals of this machine below /dev."""
-    found = (path for path, shut in _devices("/dev") if not shut)
-    return tuple(path for path in found if TERMINALS.fullmatch(os.path.basename(path)))
+    paths = (path for path, shut in _devices("/dev") if not shut)
+    return tuple(path for path in paths if TERMINALS.fullmatch(os.path.basename(path)))
 
 
 def shut_devices() -> tuple[str, ...]:
@@ -47,11 +47,11 @@ def open_devices(*, foreign: bool = False) -> tuple[str, ...]:
 
     A `foreign` one can open no terminal: those in use are in the folder of new ones.
     """
-    found = (path for path, shut in _devices("/dev") if not shut)
+    paths = (path for path, shut in _devices("/dev") if not shut)
     left_out = {"/dev/pts", "/dev/tty", *terminals()} if foreign else set()
     return tuple(
         path
-        for path in found
+        for path in paths
         if path not in left_out and not CONSOLES.fullmatch(os.path.basename(path))
     )
 
@@ -173,15 +173,15 @@ def around(protected: Iterable[str]) -> tuple[str, ...]:
         for parent in parents(path)
         if not any(is_within(parent, each) for each in protected)
     }
-    others, found = {*levels, *protected, *SYSTEM_TREES}, []
+    others, kept_open = {*levels, *protected, *SYSTEM_TREES}, []
     for level in sorted(levels):
         try:
             with os.scandir(level) as entries:
                 beside = sorted(entry.path for entry in entries if not entry.is_symlink())
         except OSError:
             continue
-        found += [path for path in beside if path not in others]
-    return tuple(found)
+        kept_open += [path for path in beside if path not in others]
+    return tuple(kept_open)
 
 
 def parents(path: str) -> Iterator[str]:

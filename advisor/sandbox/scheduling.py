@@ -50,18 +50,18 @@ def read(thread: int = 0) -> dict[str, Any]:
 
 def apply(wanted: Mapping[str, Any], thread: int = 0) -> None:
     """Set what differs. Raises OSError or ValueError where this user may not."""
-    found = read(thread)
-    if found["cpus"] != wanted["cpus"]:
+    before = read(thread)
+    if before["cpus"] != wanted["cpus"]:
         os.sched_setaffinity(thread, wanted["cpus"])
-    both = [(each["policy"], each["priority"]) for each in (found, wanted)]
+    both = [(each["policy"], each["priority"]) for each in (before, wanted)]
     if both[0] != both[1]:
         os.sched_setscheduler(thread, wanted["policy"], os.sched_param(wanted["priority"]))
-    if found["nice"] != wanted["nice"]:
+    if before["nice"] != wanted["nice"]:
         os.setpriority(os.PRIO_PROCESS, thread, wanted["nice"])
-    if found["io"] != wanted["io"] and wanted["io"] is not None:
+    if before["io"] != wanted["io"] and wanted["io"] is not None:
         _set_io_priority(thread, wanted["io"])
     for name, limits in wanted["limits"].items():
-        if found["limits"][name] != limits:
+        if before["limits"][name] != limits:
             resource.setrlimit(LIMITS[name], (limits[0], limits[1]))
 
 
@@ -101,8 +101,8 @@ def _io_priority(thread: int) -> int | None:
     numbers = IOPRIO.get(os.uname().machine)
     if numbers is None:
         return None
-    found = _libc.syscall(ctypes.c_long(numbers[1]), IO_OF_A_PROCESS, thread)
-    return int(found) if found >= 0 else None
+    priority = _libc.syscall(ctypes.c_long(numbers[1]), IO_OF_A_PROCESS, thread)
+    return int(priority) if priority >= 0 else None
 
 
 def _set_io_priority(thread: int, value: int) -> None:

@@ -281,9 +281,9 @@ class Connection:
 
     def _look(self) -> None:
         """Give the node our variables; take what it offers a trial."""
-        found = self.ask("look", cwd=self._cwd, env=self._environ)
-        before, self._machine = self._machine, messages.read(Machine, found["machine"])
-        self.warnings = tuple(found["warnings"])
+        offer = self.ask("look", cwd=self._cwd, env=self._environ)
+        before, self._machine = self._machine, messages.read(Machine, offer["machine"])
+        self.warnings = tuple(offer["warnings"])
         if before is not None and before.key != self._machine.key:
             msg = (
                 f"A node was lost, and {self.host} in its place is another kind of machine. Name "

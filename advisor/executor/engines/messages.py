@@ -54,9 +54,9 @@ def decode(line: bytes) -> dict[str, Any]:
     return message if isinstance(message, dict) else {}
 
 
-def read(kind: type[T], found: object) -> T:
+def read(kind: type[T], value: object) -> T:
     """Read a dataclass from its object. Raises pydantic's ValidationError."""
-    return TypeAdapter(kind).validate_python(found)
+    return TypeAdapter(kind).validate_python(value)
 
 
 def named_files(trial: Trial) -> dict[str, str]:
