@@ -69,8 +69,8 @@ def build_parser(name: str) -> argparse.ArgumentParser:
         "--debug", action="store_true", help="show a traceback with an error"
     )
     if name not in WITHOUT_COMMAND and parser.usage is None:
-        own = parser.format_usage().removeprefix("usage: ").rstrip()
-        parser.usage = f"{own} [-- COMMAND ...]"
+        usage = parser.format_usage().removeprefix("usage: ").rstrip()
+        parser.usage = f"{usage} [-- COMMAND ...]"
     return parser
 
 
@@ -101,11 +101,11 @@ def completion(shell: str) -> str:
     whole = argparse.ArgumentParser(prog="gpu-advisor")
     commands = whole.add_subparsers()
     for name, summary in COMMANDS.items():
-        own = build_parser(name)
-        for action in own._actions:  # noqa: SLF001  argparse has no public list
+        parser = build_parser(name)
+        for action in parser._actions:  # noqa: SLF001  argparse has no public list
             if action.choices is None and action.nargs != 0:
                 action.complete = shtab.FILE  # type: ignore[attr-defined]
-        commands.add_parser(name, parents=[own], add_help=False, help=summary)
+        commands.add_parser(name, parents=[parser], add_help=False, help=summary)
     return str(shtab.complete(whole, shell))
 
 
@@ -163,8 +163,8 @@ def _no_such_command(name: str, argv: list[str]) -> str:
         words = [named, *argv[: argv.index(named)], *argv[argv.index(named) + 1 :]]
         return f"The command stands first: `gpu-advisor {shlex.join(words)}`."
     if Path(name).exists() or "--" in argv or starts_another(name):
-        own = ["--", *argv] if starts_another(name) else argv
-        return f"Say what to do with it: `gpu-advisor optimize {shlex.join(own)}`."
+        typed = ["--", *argv] if starts_another(name) else argv
+        return f"Say what to do with it: `gpu-advisor optimize {shlex.join(typed)}`."
     return f"gpu-advisor has no command {name!r}. `gpu-advisor --help` lists them."
 
 

@@ -116,9 +116,9 @@ def spread_of_a_run(runs: Sequence[Sequence[float]]) -> float | None:
     return max(deviations, default=None)
 
 
-def rounds_needed(spread: float, gap: float, most: int) -> int | None:
+def rounds_needed(spread: float, gap: float, limit: int) -> int | None:
     """Runs a side that bounds half of `gap` need; None: more than `most`."""
-    for rounds in range(2, most + 1):
+    for rounds in range(2, limit + 1):
         if (
             stats.t_quantile(1 - stats.ALPHA, rounds - 1) * spread / math.sqrt(rounds)
             <= gap / 2
@@ -226,17 +226,17 @@ def judge_drift(
         if finite
         else Interval(estimate=math.inf, low=math.inf, high=math.inf, n=1)
     )
-    value, most = abs(judgement.estimate), max(abs(judgement.low), abs(judgement.high))
+    value, bound = abs(judgement.estimate), max(abs(judgement.low), abs(judgement.high))
     return QualityJudgement(
         measure="drift",
         value=value,
         reference=0.0,
         limit=tolerance,
-        high=most if stage == "confirmed" else None,
+        high=bound if stage == "confirmed" else None,
         runs=len(drifts),
         items=min(map(len, drifts), default=0),
         stage=stage,
-        within=(value if stage == "chosen" else most) <= tolerance,
+        within=(value if stage == "chosen" else bound) <= tolerance,
     )
 
 

@@ -319,9 +319,9 @@ def find(start: Path) -> Path | None:
     """Find gpu-advisor.toml or pyproject.toml in or above `start`."""
     real = Path(os.path.realpath(start))
     for folder in (real, *real.parents):
-        own = folder / FILE_NAME
-        if own.is_file():
-            return own
+        file = folder / FILE_NAME
+        if file.is_file():
+            return file
         project = folder / "pyproject.toml"
         with contextlib.suppress(OSError):  # an unrelated project further up
             if project.is_file() and b"[tool.gpu-advisor" in project.read_bytes():
@@ -360,7 +360,7 @@ def _explain(path: Path, problem: ValidationError) -> str:
     )
     where = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
-        known = {
+        keys = {
             dashed(name)
             for table in (
                 Settings,
@@ -372,7 +372,7 @@ def _explain(path: Path, problem: ValidationError) -> str:
             )
             for name in table.model_fields
         } - {"root"}
-        near = difflib.get_close_matches(str(first["loc"][-1]), sorted(known), n=1)
+        near = difflib.get_close_matches(str(first["loc"][-1]), sorted(keys), n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         return f"{path}: unknown key {where!r}.{hint}"
     return f"{path}: {where} = {first['input']!r}: {first['msg']}."

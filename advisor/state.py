@@ -27,16 +27,16 @@ def project_root(config: Path) -> Path:
 
 def state_folder(root: Path) -> Path:
     """Make the git-ignored state folder of a project. Raises StateUnusableError."""
-    own = root / STATE_FOLDER
+    inside = root / STATE_FOLDER
     try:
-        return _made(own)
+        return _made(inside)
     except OSError as problem:
         try:
             return _made(_elsewhere(root))
         except OSError as also:
             msg = (
-                f"Originals and measurements can be kept neither in {own} ({problem.strerror}) nor "
-                f"elsewhere ({also}). Set XDG_STATE_HOME to a folder that may be written."
+                f"Originals and measurements can be kept neither in {inside} ({problem.strerror}) "
+                f"nor elsewhere ({also}). Set XDG_STATE_HOME to a folder that may be written."
             )
             raise StateUnusableError(msg) from also
 

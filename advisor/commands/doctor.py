@@ -169,9 +169,9 @@ def ask(command: Sequence[str], question: str, answer: TypeAdapter[Answer]) -> A
 
 def calibrate(command: Sequence[str], *, as_json: bool) -> int:
     """Measure cards with the user's torch, keep their rates; 1 without any."""
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         for card in read_machine().gpus:
-            held.enter_context(lock.gpu_lock(card.uuid))
+            stack.enter_context(lock.gpu_lock(card.uuid))
         answer = ask(command, "cards", calibration.MEASURED)
     if isinstance(answer, str) or not answer:
         problem = answer or "that torch sees no card; `gpu-advisor doctor` says why."

@@ -66,9 +66,9 @@ def run(
         msg = "Several engines take one config and name the tuned ones. Leave out --output."
         raise UsageError(msg)
     asked = invocation.resolve(args.configs, command, workload=args.workload)
-    own = asked.paths
-    first = next(iter(own), None)
-    place = writing.claim(args.report, never=own, like=first, overwrite=args.overwrite)
+    paths = asked.paths
+    first = next(iter(paths), None)
+    place = writing.claim(args.report, never=paths, like=first, overwrite=args.overwrite)
     entries = []
     for name in names_of(args.engine):
         sys.stderr.write(f"\ngpu-advisor: engine {name}\n")
@@ -92,15 +92,18 @@ def run(
 def own_arguments(args: argparse.Namespace, name: str) -> argparse.Namespace:
     """Arguments of one engine's call: places of its own."""
     tag = re.sub(r"\W+", "-", name).strip("-")
-    own = {"engine": name, "report": args.report.with_stem(f"{args.report.stem}.{tag}")}
+    arguments = {
+        "engine": name,
+        "report": args.report.with_stem(f"{args.report.stem}.{tag}"),
+    }
     if args.configs:
-        own["output"] = args.configs[0].with_stem(f"{args.configs[0].stem}.{tag}")
+        arguments["output"] = args.configs[0].with_stem(f"{args.configs[0].stem}.{tag}")
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--engine")
     parser.add_argument("--report")
-    typed = [f"--{option}={value}" for option, value in own.items()]
+    typed = [f"--{option}={value}" for option, value in arguments.items()]
     words = [*parser.parse_known_args(args.words)[1], *typed]
-    return argparse.Namespace(**{**vars(args), **own, "words": words})
+    return argparse.Namespace(**{**vars(args), **arguments, "words": words})
 
 
 def page(entries: Sequence[Entry], subject: str) -> str:
@@ -161,8 +164,8 @@ def fields(entries: Sequence[Entry]) -> dict[str, Any]:
     """The one object of `--json`."""
     values = {}
     for entry in entries:
-        shown: dict[str, Any] = {"problem": str(entry.outcome)}
+        entry_fields: dict[str, Any] = {"problem": str(entry.outcome)}
         if isinstance(entry.outcome, Report):
-            shown = writing.headline(entry.outcome) | {"problem": None}
-        values[entry.engine] = shown | {"price_of_1000": entry.price_of_1000}
+            entry_fields = writing.headline(entry.outcome) | {"problem": None}
+        values[entry.engine] = entry_fields | {"price_of_1000": entry.price_of_1000}
     return {"engines": values}

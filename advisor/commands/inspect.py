@@ -92,12 +92,12 @@ def _beside(config: Path, named: str) -> str:
 
 
 def _of_command(command: tuple[str, ...], *, with_parser: bool) -> Inspected:
-    known = recorded(command, Path.cwd()) if with_parser else ProgramOptions()
-    document = documents.of_command(command, known.options)
+    options = recorded(command, Path.cwd()) if with_parser else ProgramOptions()
+    document = documents.of_command(command, options.options)
     findings = knobs.find(document)
     notes = list(findings.notes)
-    if known.why_unknown:
-        notes.append(f"only the typed options are known: {known.why_unknown}")
+    if options.why_unknown:
+        notes.append(f"only the typed options are known: {options.why_unknown}")
     elif with_parser and not findings.knobs:
         notes.append("its parser declares no option that is known as a setting")
     findings = replace(findings, notes=tuple(notes))
@@ -122,7 +122,7 @@ def default_of(knob: Knob, document: Document | None) -> str | None:
 
 
 def as_json(inspected: Sequence[Inspected]) -> dict[str, Any]:
-    shown: dict[str, Any] = {"knobs": [], "traps": [], "links": [], "documents": []}
+    content: dict[str, Any] = {"knobs": [], "traps": [], "links": [], "documents": []}
     for one in inspected:
         findings = one.findings
         read = {
@@ -132,11 +132,11 @@ def as_json(inspected: Sequence[Inspected]) -> dict[str, Any]:
             "notes": findings.notes,
             "error": str(one.error) if one.error else None,
         }
-        shown["documents"].append(read)
-        shown["knobs"] += [_knob(knob, findings, one.document) for knob in findings.knobs]
-        shown["traps"] += map(asdict, findings.traps)
-        shown["links"] += map(asdict, findings.links)
-    return shown
+        content["documents"].append(read)
+        content["knobs"] += [_knob(knob, findings, one.document) for knob in findings.knobs]
+        content["traps"] += map(asdict, findings.traps)
+        content["links"] += map(asdict, findings.links)
+    return content
 
 
 def _knob(knob: Knob, findings: Findings, document: Document | None) -> dict[str, Any]:

@@ -179,8 +179,12 @@ def resolve(
     loaded = settings.load(settings.find(paths[0].parent if paths else Path()))
     entry = _entry(loaded, paths, workload)
     if not paths and entry is not None and entry.config is not None and not command:
-        own, here = loaded.root / entry.config, Path.cwd()
-        paths = [own.relative_to(here) if own.is_relative_to(here) else own]
+        config_path, here = loaded.root / entry.config, Path.cwd()
+        paths = [
+            config_path.relative_to(here)
+            if config_path.is_relative_to(here)
+            else config_path
+        ]
     notes = [note for path in paths for note in originals.recover(path)]
     configs = tuple(documents.read(path) for path in paths)
     if command:

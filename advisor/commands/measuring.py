@@ -147,10 +147,10 @@ def node_of(engine: str, asked: Invocation) -> Iterator[Connection | None]:
         sys.stderr.write(f"gpu-advisor: {text}\n")
 
     say(f"waiting for a node through {carrier.shown}")
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         node = Connection(carrier, str(asked.cwd.resolve()), asked.environ, say)
         for each in (node, *node.others):
-            held.enter_context(each)
+            stack.enter_context(each)
         hosts = [each.host for each in (node, *node.others)]
         say(f"trials run on {' and '.join(hosts)}")
         yield node

@@ -65,8 +65,8 @@ class Typed:
 
     def with_command(self, *command: str, words: Sequence[str] | None = None) -> str:
         """The whole call with another command, in code quotes."""
-        own = self.words if words is None else words
-        return f"`{shlex.join(('gpu-advisor', self.name, *own, '--', *command))}`"
+        words_before = self.words if words is None else words
+        return f"`{shlex.join(('gpu-advisor', self.name, *words_before, '--', *command))}`"
 
     @property
     def script(self) -> Path | None:
@@ -92,8 +92,8 @@ def without_separator(call: Typed) -> str:
         is_script = PurePath(word).suffix in SCRIPTS and (call.cwd / word).is_file()
         if starts_another(word) or by_path or by_name or is_script:
             starter = () if by_path or not is_script else ("bash",)
-            own, command = call.words[:at], (*starter, *call.words[at:])
-            right = call.with_command(*command, words=own)
+            before, command = call.words[:at], (*starter, *call.words[at:])
+            right = call.with_command(*command, words=before)
             return f"The command needs `--` before it: {right}."
     return ""
 
@@ -235,9 +235,9 @@ def options_behind(call: Typed) -> str:
         return ""
     from advisor.commands.invocation import recorded  # it imports all that runs a program
 
-    known = recorded(call.command, call.cwd).options
-    names = {name for option in known for name in (option.flag, *option.others)}
-    if flag in names or not (known or _reads_no_argument(script, text)):
+    options = recorded(call.command, call.cwd).options
+    names = {name for option in options for name in (option.flag, *option.others)}
+    if flag in names or not (options or _reads_no_argument(script, text)):
         return ""
     end = at + (1 if equals or call.options[flag] == 0 else 2)
     words = (*call.words, *call.command[at:end])

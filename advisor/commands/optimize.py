@@ -95,11 +95,11 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     if len(each_engine.names_of(args.engine)) > 1:
         return each_engine.run(args, command, tune)
     report = tune(args, command)
-    shown = writing.masked(report)
+    printed = writing.masked(report)
     if args.json:
-        output.show(writing.headline(shown), "", as_json=True)
+        output.show(writing.headline(printed), "", as_json=True)
     else:
-        progress.show(shown)
+        progress.show(printed)
     return report.exit_code
 
 

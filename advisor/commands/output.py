@@ -15,10 +15,10 @@ from advisor.model import Failure
 def show(fields: dict[str, Any], text: str, *, as_json: bool) -> None:
     """Print `fields` or `text`, with secrets masked."""
     if as_json:
-        shown = json.dumps(masking.mask_value(fields), indent=2)
+        printed = json.dumps(masking.mask_value(fields), indent=2)
     else:
-        shown = fitted(masking.mask_text(text.rstrip()), sys.stdout)
-    sys.stdout.write(f"{shown}\n")
+        printed = fitted(masking.mask_text(text.rstrip()), sys.stdout)
+    sys.stdout.write(f"{printed}\n")
 
 
 def fitted(text: str, stream: TextIO) -> str:

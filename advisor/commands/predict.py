@@ -78,8 +78,8 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     prices = {
         profiles.by_name(name).name: each for name, each in asked.settings.price.items()
     }
-    known = calibration.kept(asked.state())
-    cards = [calibration.applied(card, known) for card in cards]
+    calibrated = calibration.kept(asked.state())
+    cards = [calibration.applied(card, calibrated) for card in cards]
     claim = claimed(asked, cards, args) if args.output else None
     session = session_of(asked, allow_writes=args.allow_writes, wait_s=args.wait)
     with session.trials() as run_trial:
@@ -283,8 +283,8 @@ def like(old: JsonScalar, batch: float) -> JsonScalar:
 
 def place(folder: Path, config: Document, card: str) -> Path:
     """Path of a card's config: `train.predicted-h100-sxm.yaml`."""
-    own = Path(config.name)
-    return folder / f"{own.stem}.predicted-{card}{own.suffix}"
+    config_path = Path(config.name)
+    return folder / f"{config_path.stem}.predicted-{card}{config_path.suffix}"
 
 
 def figure_place(folder: Path, card: str) -> Path:
@@ -295,8 +295,8 @@ def draw(
     traced: Traced, card: GpuProfile, entries: Sequence[Estimate], unit: str
 ) -> bytes | None:
     """SVG of speed and memory by batch; None for a single batch."""
-    own = [entry for entry in entries if entry.card == card.name]
-    sizes = {entry.batch for entry in own}
+    of_card = [entry for entry in entries if entry.card == card.name]
+    sizes = {entry.batch for entry in of_card}
     sizes |= {size for size in traced.sizes if size <= max(sizes)}
     if len(sizes) == 1:
         return None
@@ -309,7 +309,7 @@ def draw(
         rates,
         memory,
         limit_gib=estimate.room_gib(card) + card.context_mib / 1024,
-        suggested=next((entry.batch for entry in own if entry.suggested), None),
+        suggested=next((entry.batch for entry in of_card if entry.suggested), None),
     )
     return svg + f"{files.MARKS['.svg']}\n".encode()
 

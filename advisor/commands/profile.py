@@ -85,8 +85,8 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     }
     request = verdict.more_cpus(result, machine)
     trust = f"Not to be trusted yet. {load}" if load and fields["disturbed"] else ""
-    shown = "\n\n".join(filter(None, (trust, in_order(unused, text, request))))
-    output.show(fields, shown, as_json=args.json)
+    printed = "\n\n".join(filter(None, (trust, in_order(unused, text, request))))
+    output.show(fields, printed, as_json=args.json)
     return 0
 
 
@@ -197,11 +197,11 @@ def _measured(runs: tuple[Run, ...], run: Run) -> list[str]:
 def _batch(run: Run) -> str:
     """Batch as text: `8 a rank, 64 an update`."""
     effects = run.effects
-    shown = numbers.count(effects.batch) + f" a {member(run)}" * (run.ranks > 1)
+    words = numbers.count(effects.batch) + f" a {member(run)}" * (run.ranks > 1)
     many = (effects.accumulation or 1.0) * (effects.group_batch or effects.batch or 0.0)
     if many and many != effects.batch and run.step_kind in TRAINING_STEPS:
-        shown += f", {numbers.count(many)} an update"
-    return shown
+        words += f", {numbers.count(many)} an update"
+    return words
 
 
 def _gpu(run: Run) -> list[str]:
@@ -296,9 +296,9 @@ def _memory(run: Run) -> str:
     peak, growth = run.peak_host_gib, run.host_growth_gib_per_min
     if peak is None:
         return "Host memory was not measured."
-    shown = f"Host memory: at most {numbers.gib(peak)}"
+    sentence = f"Host memory: at most {numbers.gib(peak)}"
     if growth is None:
-        return f"{shown}. The run was too short to tell if it grows."
+        return f"{sentence}. The run was too short to tell if it grows."
     if growth < GROWTH * peak:
-        return f"{shown}, and steady."
-    return f"{shown}. It grows by {numbers.gib(growth)} a minute: something keeps what it loads."
+        return f"{sentence}, and steady."
+    return f"{sentence}. It grows by {numbers.gib(growth)} a minute: something keeps what it loads."

@@ -78,9 +78,9 @@ def with_options(text: str, options: Sequence[Option]) -> list[Scalar]:
     words = text.split(SEPARATOR)
     starts = [0, *itertools.accumulate(len(word) + 1 for word in words)]
     scalars: list[Scalar] = []
-    known, spellings = {option.flag: option for option in options}, _spellings(options)
+    by_flag, spellings = {option.flag: option for option in options}, _spellings(options)
     no_value = {
-        typed for typed, (flag, _) in spellings.items() if known[flag].form in FLAGS
+        typed for typed, (flag, _) in spellings.items() if by_flag[flag].form in FLAGS
     }
     seen: set[str] = set()
     for number, typed, offset, why in _flags(words, first_own_word(words), no_value):
@@ -89,8 +89,8 @@ def with_options(text: str, options: Sequence[Option]) -> list[Scalar]:
         start, end = starts[number] + offset, starts[number] + len(words[number])
         bare = offset == 0 and words[number] == typed
         value = truth if bare else _value(words[number][offset:])
-        scalars.append(Scalar(path, value, start, end, why, bare, known.get(path)))
-    for option in known.values():
+        scalars.append(Scalar(path, value, start, end, why, bare, by_flag.get(path)))
+    for option in by_flag.values():
         if option.flag not in seen:
             end = starts[option.behind + 1] - 1
             scalars.append(
@@ -110,7 +110,7 @@ def _spellings(options: Sequence[Option]) -> dict[str, tuple[str, bool]]:
 
 def _option_of(typed: str, spellings: Mapping[str, tuple[str, bool]]) -> tuple[str, bool]:
     """Option of a flag, even abbreviated; an unknown flag is its own."""
-    begin_so = {known for word, known in spellings.items() if word.startswith(typed)}
+    begin_so = {options for word, options in spellings.items() if word.startswith(typed)}
     if typed in spellings or not typed.startswith("--") or len(begin_so) != 1:
         return spellings.get(typed, (typed, True))
     return begin_so.pop()

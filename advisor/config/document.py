@@ -155,8 +155,10 @@ def read(path: Path | str) -> Document:
     raw = swap.read_bytes(path)
     form = SUFFIXES.get(path.suffix.lower())
     if form is None:
-        known = ", ".join(SUFFIXES)
-        msg = f"{path} is no config that can be edited: its name ends in none of {known}."
+        suffixes = ", ".join(SUFFIXES)
+        msg = (
+            f"{path} is no config that can be edited: its name ends in none of {suffixes}."
+        )
         raise ConfigUnreadableError(msg)
     return parse(raw, form, str(path))
 

@@ -78,8 +78,8 @@ class _Reader:
             members[place] = list(
                 self.value(place, depth + 1)
             )  # of equal keys the last counts
-        for own in members.values():
-            yield from own
+        for leaves in members.values():
+            yield from leaves
 
     def _items(self, closing: str) -> Iterator[int]:
         """Number of each item, which the caller reads, up to the closing bracket."""

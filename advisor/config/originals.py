@@ -200,9 +200,9 @@ def undo(version: Version, current: bytes, config: Path) -> bytes:
     for change in version.changes:
         scalar = document.scalars.get(change["path"])
         if scalar is None or scalar.value != change["new"]:
-            shown = "is gone" if scalar is None else f"is now {scalar.text}"
+            state = "is gone" if scalar is None else f"is now {scalar.text}"
             msg = (
-                f"{config} was edited since it was tuned: {change['path']} {shown}, we wrote"
+                f"{config} was edited since it was tuned: {change['path']} {state}, we wrote"
                 f" {json.dumps(change['new'])}. Nothing was changed. Put it back by hand:\n"
                 + documents.masked_diff(
                     _parsed(version.tuned, config), document, str(config)

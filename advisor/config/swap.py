@@ -142,11 +142,11 @@ def _tidy(file: Path, target: Path) -> list[str]:
     """Remove swap files and keep a concurrent save."""
     if not file.is_file():
         return []
-    held = _digest(file.read_bytes())
-    if held in file.name:  # what was to come out, or to go in
+    digest = _digest(file.read_bytes())
+    if digest in file.name:  # what was to come out, or to go in
         file.unlink(missing_ok=True)
         return []
-    rescued = target.with_name(f"{target.name}.rescued-{held}")
+    rescued = target.with_name(f"{target.name}.rescued-{digest}")
     file.replace(rescued)
     return [f"{rescued} holds what another program saved while {target} was replaced"]
 

@@ -130,8 +130,8 @@ class _Reader:
         text, tag = node.value, node.tag.removeprefix(_CORE)
         why = "it is a block of text" if node.style in ("|", ">") else None
         if tag not in _READ:
-            known = tag in _TEXT_TAGS
-            return text, why if known else f"its tag {tag} gives it a meaning of its own"
+            is_text = tag in _TEXT_TAGS
+            return text, why if is_text else f"its tag {tag} gives it a meaning of its own"
         try:
             return SafeConstructor.yaml_constructors[_CORE + tag](_constructor, node), why
         except (ValueError, KeyError, IndexError, OverflowError) as problem:

@@ -158,9 +158,13 @@ class Executor:
             if len(begun) == self.cards or request.fresh:
                 break
             trial, key = self._build(request)
-            known = key in self._ahead or self.run_cache.find(key) is not None
+            has_result = key in self._ahead or self.run_cache.find(key) is not None
             remaining_s = self.budget.remaining_s
-            if known or key in begun or request.expected_s > remaining_s - request.kept_s:
+            if (
+                has_result
+                or key in begun
+                or request.expected_s > remaining_s - request.kept_s
+            ):
                 continue
             if request is not requests[0]:
                 most_s = LATE_GUESS * request.expected_s
@@ -230,17 +234,19 @@ class Executor:
 
         A round ends with its first failure. Raises NodeLostError.
         """
-        known: list[list[TrialResult | SkippedRun | _Begun]] = []
+        prepared: list[list[TrialResult | SkippedRun | _Begun]] = []
         for requests in rounds:
-            known.append([])
+            prepared.append([])
             after_s = 0.0
             for request in requests:
                 one = self._prepared(request, earlier_calls=earlier_calls, after_s=after_s)
-                known[-1].append(one)
+                prepared[-1].append(one)
                 after_s += request.expected_s
-        begun = [[one for one in several if isinstance(one, _Begun)] for several in known]
+        begun = [
+            [one for one in several if isinstance(one, _Begun)] for several in prepared
+        ]
         answers: list[list[TrialResult | SkippedRun]] = []
-        for several, ran in zip(known, map(iter, self._run_all(begun)), strict=True):
+        for several, ran in zip(prepared, map(iter, self._run_all(begun)), strict=True):
             answers.append([])
             for one in several:
                 done = next(ran, None) if isinstance(one, _Begun) else one
@@ -256,14 +262,14 @@ class Executor:
     ) -> TrialResult | SkippedRun | _Begun:
         """Answer that needs no process, or the trial to run after `after_s`."""
         trial, key = self._build(request)
-        known = (
+        kept_result = (
             None if request.fresh else self.run_cache.find(key, earlier_calls=earlier_calls)
         )
         if key in self._ahead:
             return self._concluded(replace(self._ahead.pop(key), request=request))
-        if known is not None:
+        if kept_result is not None:
             kept = self._begin(request, trial, key, self.budget.remaining_s)
-            return self._add(replace(kept, result=known), reused=True)
+            return self._add(replace(kept, result=kept_result), reused=True)
         remaining_s = self.budget.remaining_s - after_s
         if request.expected_s > remaining_s:
             return SkippedRun(

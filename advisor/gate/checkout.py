@@ -161,8 +161,15 @@ def _targets(head: Checkout, event: Mapping[str, Any]) -> list[str]:
         base = ("pull_request", "base")
         return [fact(event, *base, "sha"), f"origin/{fact(event, *base, 'ref')}"]
     default = git(head.top, "symbolic-ref", "--quiet", "refs/remotes/origin/HEAD")
-    own = f"origin/{fact(event, 'repository', 'default_branch')}"
-    return [own, default or own, "origin/main", "origin/master", "main", "master"]
+    default_branch = f"origin/{fact(event, 'repository', 'default_branch')}"
+    return [
+        default_branch,
+        default or default_branch,
+        "origin/main",
+        "origin/master",
+        "main",
+        "master",
+    ]
 
 
 def fact(event: Mapping[str, Any], *path: str) -> str:
@@ -373,15 +380,15 @@ def why_same_code(program: ProgramEntry) -> str | None:
     """Reason that both arms ran the same code."""
     versions: dict[Arm, dict[str, set[str]]] = {"base": {}, "head": {}}
     for run in program.runs:
-        own = run.loaded or LoadedEntry()
-        if own.foreign:
+        entry = run.loaded or LoadedEntry()
+        if entry.foreign:
             other = "head" if run.arm == "base" else "base"
             return (
-                f"{run.arm} loaded {_some(own.foreign)} of {other}: {other} was measured "
+                f"{run.arm} loaded {_some(entry.foreign)} of {other}: {other} was measured "
                 "twice. Install each arm into its own checkout (--setup), and name files in the "
                 "command by relative paths"
             )
-        for path, digest in own.changed.items():
+        for path, digest in entry.changed.items():
             versions[run.arm].setdefault(path, set()).add(digest)
     same = [
         path

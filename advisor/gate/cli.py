@@ -116,12 +116,12 @@ def run(args: argparse.Namespace, command: Sequence[str] | None = None) -> int:
         report.write(record, args.report, claimed)  # in case this call is killed
         record = _measure(args, inputs, job)
     except Exception as problem:  # Python's own exit code for it means regression here
-        shown = traceback.format_exc()
+        details = traceback.format_exc()
         if isinstance(problem, errors.AdvisorError):
             verdict = UNFINISHED.get(type(problem), "error")
             record = record.model_copy(update={"verdict": verdict, "reason": str(problem)})
-            shown = f"gpu-advisor: {problem}\n{shown if args.debug else ''}"
-        sys.stderr.write(github.harmless(shown))
+            details = f"gpu-advisor: {problem}\n{details if args.debug else ''}"
+        sys.stderr.write(github.harmless(details))
     finally:
         created = datetime.now(UTC).isoformat(timespec="seconds")
         facts = {"wall_s": time.monotonic() - started, "created": created}

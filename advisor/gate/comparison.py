@@ -149,8 +149,8 @@ class FigureComparison:
         notes = []
         cause = CAUSES[judgement.outcome]
         if not is_rate:
-            shown = ", ".join(f"{arm} {number(medians[arm])} {unit}" for arm in ARMS)
-            notes.append(f"median {self.workload.figure}: {shown}")
+            typical = ", ".join(f"{arm} {number(medians[arm])} {unit}" for arm in ARMS)
+            notes.append(f"median {self.workload.figure}: {typical}")
         elif interval.high < -self.tau:
             notes.append("an unexpected gain can mean work that is no longer done")
         outcome, reason = judgement.outcome, self._reason(judgement, low, high)

@@ -36,8 +36,8 @@ class GateProgram:
     def facts(self) -> dict[str, object]:
         """All that both arms must share."""
         names = {"command", "config", "unit", "unit_regex", "metric_regex", "env"}
-        own = {"folder": self.folder, "in_shell": self.in_shell}
-        return self.workload.model_dump(include=names) | own
+        fields = {"folder": self.folder, "in_shell": self.in_shell}
+        return self.workload.model_dump(include=names) | fields
 
     def cwd(self, checkout: Checkout) -> Path:
         return checkout.top / self.folder
@@ -73,18 +73,18 @@ def choose(
         folder = str(head.cwd.relative_to(head.top))
         entry = settings.Workload.model_construct(command=command, unit="unit")  # unchecked
         return (GateProgram(name=COMMAND, workload=entry, folder=folder, in_shell=True),)
-    known = declared(head)
-    if not workloads and len(known) == 1:
-        return tuple(known.values())
-    missing = [name for name in workloads if name not in known]
+    programs = declared(head)
+    if not workloads and len(programs) == 1:
+        return tuple(programs.values())
+    missing = [name for name in workloads if name not in programs]
     if missing or not workloads:
         named = (
             f"There is no workload {missing[0]!r}" if missing else "Nothing was asked for"
         )
-        names = ", ".join(known) or "none"
+        names = ", ".join(programs) or "none"
         msg = f"{named}. Give --workload (gpu-advisor.toml declares: {names}) or {typed}."
         raise UsageError(msg)
-    return tuple(known[name] for name in dict.fromkeys(workloads))
+    return tuple(programs[name] for name in dict.fromkeys(workloads))
 
 
 def declared(checkout: Checkout) -> dict[str, GateProgram]:

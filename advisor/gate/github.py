@@ -104,8 +104,8 @@ def annotation(record: GateRecord, code: int) -> str:
 
 def harmless(text: str) -> str:
     """Neutralize `text` for logs: no workflow command, no terminal control."""
-    shown = _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
-    return _COMMAND.sub(r"\1\\\2", shown).replace("##[", "# #[")
+    visible = _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+    return _COMMAND.sub(r"\1\\\2", visible).replace("##[", "# #[")
 
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")

@@ -46,12 +46,12 @@ class RateHistory(Part):
 
     def window(self, series: str) -> list[DailyRate]:
         """Latest sessions of a series, without red ones."""
-        own = [
+        of_series = [
             session
             for session in self.sessions
             if session.series == series and not session.red
         ]
-        return own[-WINDOW:]
+        return of_series[-WINDOW:]
 
 
 def predict(

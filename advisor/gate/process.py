@@ -116,9 +116,9 @@ class ProcessRunner:
         if isinstance(result, Run):
             self.seen[arm].append(result)
         try:
-            own = loaded(scratch, checkout.top, self.between) if self.between else None
+            files = loaded(scratch, checkout.top, self.between) if self.between else None
             return entry_of(result, program, arm, scratch).model_copy(
-                update={"loaded": own}
+                update={"loaded": files}
             )
         except Exception as problem:  # what a program wrote ends no gate
             outcome = not_judged(problem)
@@ -149,8 +149,8 @@ def rate_of(program: GateProgram) -> OutputPattern:
 
 
 def environment(program: GateProgram, arm: Arm, benchmark_json: Path) -> dict[str, str]:
-    own = {"GPU_ADVISOR_ARM": arm, BENCHMARK_JSON: str(benchmark_json)}
-    env = program.workload.env | own
+    ours = {"GPU_ADVISOR_ARM": arm, BENCHMARK_JSON: str(benchmark_json)}
+    env = program.workload.env | ours
     command = program.workload.command
     if "--benchmark-" in command and "--benchmark-json" not in command:
         given = f"{os.environ.get('PYTEST_ADDOPTS', '')} --benchmark-json={benchmark_json}"

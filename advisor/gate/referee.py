@@ -290,9 +290,9 @@ def outputs_apart(base: Sequence[Run], head: Run) -> float | None:
     """
     if head.trains or len(base) < 2:
         return None
-    own = quality.output_errors(base[-2].effects, base[-1].effects)
+    of_base = quality.output_errors(base[-2].effects, base[-1].effects)
     error = quality.output_errors(base[-1].effects, head.effects)
-    if not own or not error or max(own) > OUTPUT_TIE or max(error) <= OUTPUT_TIE:
+    if not of_base or not error or max(of_base) > OUTPUT_TIE or max(error) <= OUTPUT_TIE:
         return None
     return max(error)
 

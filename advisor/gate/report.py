@@ -92,10 +92,10 @@ def _heading(record: GateRecord) -> str:
     ):
         return f"# Throughput: {heading}"
     name = "Throughput" if worst.figure == THROUGHPUT else worst.figure.capitalize()
-    shown = _by(worst) if record.verdict == "regression" else f"{heading}, {_by(worst)}"
+    words = _by(worst) if record.verdict == "regression" else f"{heading}, {_by(worst)}"
     many = len(record.workloads)
     which = f", the worst of {many} workloads" if many > 1 else ""
-    return f"# {name}: {shown} (allowed {_allowed(worst, record)}{which})"
+    return f"# {name}: {words} (allowed {_allowed(worst, record)}{which})"
 
 
 def _by(workload: WorkloadVerdict) -> str:
@@ -204,14 +204,16 @@ def _change(workload: WorkloadVerdict) -> str:
     if workload.slowdown_pct is None:
         return "not measured"
     sign = -1 if workload.better == "higher" else 1
-    shown = f"{sign * workload.slowdown_pct:+.1f} %"
-    shown = shown if workload.verdict == "pass" else f"**{shown}**"
+    percent = f"{sign * workload.slowdown_pct:+.1f} %"
+    percent = percent if workload.verdict == "pass" else f"**{percent}**"
     ends = [workload.ci_low_pct, workload.ci_high_pct]
-    known = [sign * end for end in ends if end is not None]
-    if workload.confidence is None or len(known) < len(ends):
-        return f"{shown} (no interval)"
-    low, high = sorted(known)
-    return f"{shown} ({low:+.1f} to {high:+.1f}, {100 * workload.confidence:.3g} % certain)"
+    bounds = [sign * end for end in ends if end is not None]
+    if workload.confidence is None or len(bounds) < len(ends):
+        return f"{percent} (no interval)"
+    low, high = sorted(bounds)
+    return (
+        f"{percent} ({low:+.1f} to {high:+.1f}, {100 * workload.confidence:.3g} % certain)"
+    )
 
 
 def _rate(value: float | None, unit: str = "") -> str:
@@ -226,9 +228,14 @@ def _table(record: GateRecord, rows: int) -> str:
     listed = []
     for w in record.workloads[:rows]:
         rates = [_rate(value, w.unit) for value in (w.base_units_per_s, w.head_units_per_s)]
-        own = w.name == COMMAND and commands.get(COMMAND)
+        command = w.name == COMMAND and commands.get(COMMAND)
         listed.append(
-            (code(own) if own else w.name, *rates, as_markdown(_change(w)), w.verdict)
+            (
+                code(command) if command else w.name,
+                *rates,
+                as_markdown(_change(w)),
+                w.verdict,
+            )
         )
     return table(("", *arms, "change", "verdict"), "lrrrl", listed)
 
@@ -301,8 +308,8 @@ def _pairs(program: ProgramEntry) -> str:
         )
         for key in dict.fromkeys([*pair.base.rates, *pair.head.rates]):
             rates = (run.rates.get(key) for run in pair.runs)
-            shown = [_rate(rate.mean if rate else None) for rate in rates]
-            rows.append((str(pair.number), pair.order, key, *shown, counts))
+            cells = [_rate(rate.mean if rate else None) for rate in rates]
+            rows.append((str(pair.number), pair.order, key, *cells, counts))
     return table(("pair", "order", "workload", *ARMS, "counts"), "rllrrl", rows)
 
 

@@ -163,8 +163,8 @@ class GateMeasurement:
         if head.problem:
             return
         base = self._run(program, "base")
-        known = sorted({*self.programs[name].known, *base.rates})
-        self.update(name, warm_ups=[head, base], known=known)
+        names = sorted({*self.programs[name].known, *base.rates})
+        self.update(name, warm_ups=[head, base], known=names)
         if base.problem:
             self.fail_base(
                 name, f"base failed ({base.problem.kind}): {base.problem.evidence}"
@@ -174,10 +174,16 @@ class GateMeasurement:
 
     def _price(self, name: str) -> str:
         """What deciding may cost, told before the first pair."""
-        pair_s, fewest, most = self._pair_s(name), self.rule.looks[0], self.rule.looks[-1]
-        shortest, longest = (numbers.duration(count * pair_s) for count in (fewest, most))
-        pairs = f"{fewest} to {most} pairs" if fewest < most else f"{most} pairs"
-        takes = f"{shortest} to {longest}" if fewest < most else longest
+        pair_s, fewest, largest = (
+            self._pair_s(name),
+            self.rule.looks[0],
+            self.rule.looks[-1],
+        )
+        shortest, longest = (
+            numbers.duration(count * pair_s) for count in (fewest, largest)
+        )
+        pairs = f"{fewest} to {largest} pairs" if fewest < largest else f"{largest} pairs"
+        takes = f"{shortest} to {longest}" if fewest < largest else longest
         return f"a pair takes about {numbers.duration(pair_s)}, so {pairs} take {takes}"
 
     def _open(self) -> list[GateProgram]:

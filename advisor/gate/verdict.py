@@ -97,8 +97,8 @@ def too_many_discarded(pairs: Sequence[PairEntry]) -> bool:
     by_card = [
         pair for pair in fell if pair.discarded != why_disturbed(pair.base, pair.head)
     ]
-    most = math.ceil(DISCARDS_ALLOWED * max(len(pairs), LOOKS[0]))
-    return len(by_card) > most or len(fell) > LOOKS[-1]
+    allowed = math.ceil(DISCARDS_ALLOWED * max(len(pairs), LOOKS[0]))
+    return len(by_card) > allowed or len(fell) > LOOKS[-1]
 
 
 def statement(pairs: Sequence[PairEntry]) -> str:
@@ -248,9 +248,9 @@ def _without_base(
     remedy: str = LACKS_DATA,
 ) -> Closed:
     """Verdict on a missing base: no baseline if new, else an error."""
-    known = (workload.benchmark or program.name) in program.known
+    in_base = (workload.benchmark or program.name) in program.known
     if (
-        not known
+        not in_base
         or program.name in inputs.allow_removed
         or _may_be_missing(workload, inputs)
     ):
@@ -366,10 +366,10 @@ def _different(
 def _less_work(rates: Mapping[Arm, list[Rate]]) -> Closed | None:
     work = {}
     for arm in ARMS:
-        known = [rate.work for rate in rates[arm] if rate.work is not None]
-        if len(known) < len(rates[arm]):
+        amounts = [rate.work for rate in rates[arm] if rate.work is not None]
+        if len(amounts) < len(rates[arm]):
             return None
-        work[arm] = statistics.median(known)
+        work[arm] = statistics.median(amounts)
     # Within a fixed time a slower program finishes less: that is no loss.
     base, head = (statistics.median(rate.mean for rate in rates[arm]) for arm in ARMS)
     if work["head"] / work["base"] >= min(1.0, head / base) * (1 - WORK_TOLERANCE):

@@ -150,9 +150,9 @@ def look(seconds: float) -> Disturbance:
     if disturbance.others_cpus is None:
         return disturbance
     # nothing of ours waits yet, so others alone decide
-    held = disturbance.others_cpus > OTHERS_SHARE * len(os.sched_getaffinity(0))
+    busy = disturbance.others_cpus > OTHERS_SHARE * len(os.sched_getaffinity(0))
     return replace(
-        disturbance, disturbed=held or (disturbance.steal_share or 0.0) > STEAL_SHARE
+        disturbance, disturbed=busy or (disturbance.steal_share or 0.0) > STEAL_SHARE
     )
 
 
@@ -172,8 +172,8 @@ def judge(
         return Disturbance()
     first, last = window[0], window[-1]
     seconds = last.time - first.time
-    own = _own_s(window) / seconds
-    others = max(0.0, (last.busy_s - first.busy_s) / seconds - own)
+    own_cpus = _own_s(window) / seconds
+    others = max(0.0, (last.busy_s - first.busy_s) / seconds - own_cpus)
     steal = max(0.0, last.steal_s - first.steal_s) / seconds / cpus
     waited = sum(
         max(0.0, total_s - a.waited_s.get(thread, 0.0))
@@ -187,7 +187,7 @@ def judge(
         contended = contended or (waits and others > OTHERS_SHARE * cpus)
     return Disturbance(
         disturbed=contended if alive or contended else None,
-        own_cpus=own,
+        own_cpus=own_cpus,
         others_cpus=others,
         steal_share=steal,
         who=_busiest(window, seconds, others),
@@ -198,15 +198,15 @@ def on_card(disturbance: Disturbance, telemetry: Telemetry) -> Disturbance:
     """Add GPU contention and clock limits."""
     steady = (telemetry.sm_clock_spread_pct or 0.0) < SAGGED_PCT
     harmful = HARMFUL_EVENT_REASONS - ({SOFTWARE_THERMAL} if steady else set())
-    held = tuple(
+    reasons = tuple(
         (reason, share)
         for reason, share in telemetry.event_reasons
         if reason in harmful and share > HELD_SHARE
     )
     foreign = telemetry.foreign_pids
-    contended = True if foreign or held else disturbance.disturbed
+    contended = True if foreign or reasons else disturbance.disturbed
     return replace(
-        disturbance, disturbed=contended, foreign_gpu_pids=foreign, clocks_held=held
+        disturbance, disturbed=contended, foreign_gpu_pids=foreign, clocks_held=reasons
     )
 
 
@@ -239,8 +239,8 @@ def in_words(seen: Disturbance) -> str:
 def is_kin(process: psutil.Process) -> bool:
     """True for an ancestor or a child of this process: a call of ours, and no neighbour."""
     with contextlib.suppress(psutil.Error):
-        own = [os.getpid(), *(parent.pid for parent in psutil.Process().parents())]
-        return process.pid in own or process.ppid() in own
+        pids = [os.getpid(), *(parent.pid for parent in psutil.Process().parents())]
+        return process.pid in pids or process.ppid() in pids
     return False
 
 

@@ -35,8 +35,8 @@ MARK = b"process "
 
 def runtime_dir() -> Path:
     """Folder of this user's own locks: TMPDIR may differ between a runner's jobs."""
-    own = os.environ.get("GPU_ADVISOR_RUNTIME_DIR")
-    return Path(own or f"/tmp/gpu-advisor-{os.getuid()}")  # noqa: S108 (see _own_folder)
+    named = os.environ.get("GPU_ADVISOR_RUNTIME_DIR")
+    return Path(named or f"/tmp/gpu-advisor-{os.getuid()}")  # noqa: S108 (see _own_folder)
 
 
 @contextlib.contextmanager
@@ -149,8 +149,8 @@ def holders() -> tuple[str, ...]:
             )
             with os.fdopen(handle, "rb") as file:
                 holder = _shown(file.read(HOLDER_BYTES))
-            known = re.match(r"process (\d{1,9}) of ", holder)
-            if known and Path(f"/proc/{known[1]}").exists():
+            match = re.match(r"process (\d{1,9}) of ", holder)
+            if match and Path(f"/proc/{match[1]}").exists():
                 pids.append(holder)
     return tuple(pids)
 

@@ -30,15 +30,15 @@ def load_all() -> dict[str, GpuProfile]:
 
 def by_name(name: str) -> GpuProfile:
     """Find the profile of a card's common name. Raises TargetError."""
-    known = load_all()
+    profiles = load_all()
     wanted = _plain(name)
-    for profile in known.values():
+    for profile in profiles.values():
         names = (profile.name, profile.short, profile.title, *profile.match)
         if wanted in {_plain(text) for text in names if text}:
             return profile
-    plain = {_plain(profile_name): profile_name for profile_name in known}
+    plain = {_plain(profile_name): profile_name for profile_name in profiles}
     near = [plain[hit] for hit in difflib.get_close_matches(wanted, plain, n=3, cutoff=0.5)]
-    hint = f"Near names: {', '.join(near)}." if near else f"Known: {', '.join(known)}."
+    hint = f"Near names: {', '.join(near)}." if near else f"Known: {', '.join(profiles)}."
     msg = f"No GPU profile is named {name!r}. {hint}"
     raise TargetError(msg)
 

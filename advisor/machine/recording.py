@@ -87,8 +87,8 @@ def summed_up(
     """Mean readings of a card over the window, with each gap's reason."""
     inside = [sample for sample in samples if start <= sample.time <= end]
     later = [sample for sample in inside if sample.time >= start + LAG_S]
-    known = any(_is_busy(sample) is not None for sample in inside)
-    busy = [sample for sample in inside if _is_busy(sample)] if known else inside
+    tells_load = any(_is_busy(sample) is not None for sample in inside)
+    busy = [sample for sample in inside if _is_busy(sample)] if tells_load else inside
     clocks = _values(busy, "sm_clock_mhz")
     values: dict[str, Any] = {
         "gpu_util_pct": _reduced(_values(later, "gpu_util_pct"), statistics.fmean),
@@ -96,7 +96,7 @@ def summed_up(
         "power_w": _reduced(_values(later, "power_w"), statistics.fmean),
         "energy_j": _energy_j(inside, end - start),
         "sm_clock_mhz": _reduced(clocks, statistics.median),
-        "foreign_pids": _foreign_pids(inside, busy=known and bool(busy)),
+        "foreign_pids": _foreign_pids(inside, busy=tells_load and bool(busy)),
     }
     unnamed = UNNAMED if any(s.processes is not None for s in inside) else NOT_READ
     reasons = {"foreign_pids": gaps.get("processes", unnamed), **gaps}
@@ -108,7 +108,7 @@ def summed_up(
         **values,
         sm_clock_spread_pct=_spread_pct(clocks),
         event_reasons=_event_reasons(busy),
-        busy_samples=len(busy) if known else None,
+        busy_samples=len(busy) if tells_load else None,
         gpu_mem_others_gib=_held_by_others_gib(inside),
         gaps=tuple((field, reasons.get(field, NOT_READ)) for field in missing),
     )
@@ -161,7 +161,7 @@ def _foreign_pids(samples: Sequence[GpuSample], *, busy: bool) -> int | None:
 
 
 def _held_by_others_gib(samples: Sequence[GpuSample]) -> float | None:
-    held = []
+    sums_gib = []
     for sample in samples:
         if sample.processes is None or sample.hidden_pids:
             continue
@@ -169,8 +169,8 @@ def _held_by_others_gib(samples: Sequence[GpuSample]) -> float | None:
             gib for pid, gib in sample.processes.items() if pid not in sample.own_pids
         ]
         if None not in others:
-            held.append(sum(filter(None, others)))
-    return max(held, default=None)
+            sums_gib.append(sum(filter(None, others)))
+    return max(sums_gib, default=None)
 
 
 def _energy_j(samples: Sequence[GpuSample], seconds: float) -> float | None:

@@ -189,5 +189,5 @@ def _precisions(gpu: Gpu) -> tuple[str, ...]:
     if gpu.profile:
         return profiles.load_all()[gpu.profile].precisions
     major = int((gpu.compute_capability or "0").partition(".")[0])
-    known = (("float32", 0), ("float16", 7), ("bfloat16", 8))
-    return tuple(dtype for dtype, since in known if major >= since)
+    since_major = (("float32", 0), ("float16", 7), ("bfloat16", 8))
+    return tuple(dtype for dtype, since in since_major if major >= since)

@@ -122,9 +122,9 @@ class Candidate:
     @property
     def label(self) -> str:
         """Label such as `batch 8 · workers 4 in the code`, or `original`."""
-        own = [c for c in self.changes if c.kind != "schedule"] or self.changes
-        parts = [c.label for c in own if not c.in_code]
-        coded = ", ".join(c.label for c in own if c.in_code)
+        chosen = [c for c in self.changes if c.kind != "schedule"] or self.changes
+        parts = [c.label for c in chosen if not c.in_code]
+        coded = ", ".join(c.label for c in chosen if c.in_code)
         return (
             " · ".join([*parts, f"{coded} in the code"] if coded else parts) or "original"
         )

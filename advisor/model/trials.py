@@ -20,8 +20,8 @@ class Interval:
 
     def widened(self, share: float) -> Self:
         """Interval of a ratio, bounds at least `share` off the estimate."""
-        least, most = self.estimate / (1 + share), self.estimate * (1 + share)
-        return replace(self, low=min(self.low, least), high=max(self.high, most))
+        lowest, highest = self.estimate / (1 + share), self.estimate * (1 + share)
+        return replace(self, low=min(self.low, lowest), high=max(self.high, highest))
 
 
 TaskKind = Literal[

@@ -56,8 +56,8 @@ def loader_edit(
     """Set literals of the DataLoader call at `line`, or of the only TrainingArguments."""
     calls = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call)]
     here = [call for call in calls if _covers(call, line)]
-    known = _loader_names(source)
-    loaders = [call for call in here if last_name(call.func) in known]
+    loader_names = _loader_names(source)
+    loaders = [call for call in here if last_name(call.func) in loader_names]
     if len(loaders) == 1:
         return _set_arguments(source, loaders[0], values)
     called = {last_name(call.func) for call in here}

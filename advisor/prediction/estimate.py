@@ -187,11 +187,13 @@ def estimates(
     own = traced.own.batch
     made: list[Estimate] = []
     for card in cards:
-        most = largest_batch(traced, card)
-        best = suggested_batch(traced, card, most) if most else None
-        for batch in sorted({own, best or own, most or own}):
+        largest = largest_batch(traced, card)
+        best = suggested_batch(traced, card, largest) if largest else None
+        for batch in sorted({own, best or own, largest or own}):
             each = estimate_of(traced, card, batch, prices.get(card.name))
-            made.append(replace(each, suggested=batch == best, largest_batch=batch == most))
+            made.append(
+                replace(each, suggested=batch == best, largest_batch=batch == largest)
+            )
     return made
 
 
@@ -210,8 +212,8 @@ def precisions(
         variants = {traced.precision_on(card): traced}
         variants = {**variants, **known, **variants}  # its own first, and as it is
         for dtype, each in variants.items():
-            most = largest_batch(each, card)
-            best = suggested_batch(each, card, most) if most else each.own.batch
+            largest = largest_batch(each, card)
+            best = suggested_batch(each, card, largest) if largest else each.own.batch
             made.append(replace(estimate_of(each, card, best), precision=dtype))
     return made
 

@@ -94,13 +94,13 @@ def find(session: Session, optimizer: Any) -> None:
     if session.updates not in LOOKS or session.capture is not None:
         return
     weights = [each for group in optimizer.param_groups for each in group["params"]]
-    known = {copy.name for copy in session.copies}
+    names = {copy.name for copy in session.copies}
     frame: Any = sys._getframe()
     while frame is not None and len(session.copies) < COPIES:
         if not call_sites.is_foreign(frame.f_code.co_filename):
             for name, steps in _copies(session.torch, _variables(frame), weights):
-                if name not in known and len(session.copies) < COPIES:
-                    known.add(name)
+                if name not in names and len(session.copies) < COPIES:
+                    names.add(name)
                     session.copies.append(Copy(name, frame.f_code, steps))
         frame = frame.f_back
 
@@ -133,8 +133,8 @@ def _variables(frame: Any) -> dict[str, Any]:
 
 def _copies(torch: Any, variables: Any, weights: list[Any]) -> Iterator[tuple[str, Any]]:
     """Name of each copy below the variables, and the way to its largest tensor."""
-    own = {id(each) for each in weights}
-    own |= {id(each.grad) for each in weights if each.grad is not None}
+    ids = {id(each) for each in weights}
+    ids |= {id(each.grad) for each in weights if each.grad is not None}
     shapes = Counter(tuple(weight.shape) for weight in weights)
     seen: set[int] = set()
     queue = deque(
@@ -150,11 +150,11 @@ def _copies(torch: Any, variables: Any, weights: list[Any]) -> Iterator[tuple[st
             continue
         seen.add(id(value))
         parts = list(_parts(torch, value))
-        held = [part for part in parts if isinstance(part[2], torch.Tensor)]
-        if not {id(tensor) for _, _, tensor in held} & own:
-            alike = shapes & Counter(tuple(tensor.shape) for _, _, tensor in held)
+        tensors = [part for part in parts if isinstance(part[2], torch.Tensor)]
+        if not {id(tensor) for _, _, tensor in tensors} & ids:
+            alike = shapes & Counter(tuple(tensor.shape) for _, _, tensor in tensors)
             if sum(alike.values()) >= ALIKE * len(weights):
-                copied = [part for part in held if tuple(part[2].shape) in alike]
+                copied = [part for part in tensors if tuple(part[2].shape) in alike]
                 _, step, _ = max(copied, key=lambda part: part[2].numel())
                 yield name, way + step
         if len(way) <= DEPTH:

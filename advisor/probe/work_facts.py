@@ -277,22 +277,22 @@ def _questions(torch: Any, session: Session) -> None:
     """Note what the program asks of its worker: sharding takes the number of workers."""
     worker: Any = sys.modules[f"{torch.__name__}.utils.data._utils.worker"]
     data = torch.utils.data
-    known: dict[int, Any] = {}
+    watched: dict[int, Any] = {}
 
     def get_worker_info(original: Any) -> Any:
         info = original()
         asker = sys._getframe(2).f_code.co_filename
         if info is None or f"{os.sep}torch{os.sep}" in asker:
             return info
-        if id(info) not in known:
+        if id(info) not in watched:
             session.attempt(_asked, session, "info")
-            known.clear()
+            watched.clear()
             try:
-                known[id(info)] = (info, _watched(session, info))
+                watched[id(info)] = (info, _watched(session, info))
             except Exception as problem:
                 session.fail(problem)
                 return info
-        return known[id(info)][1]
+        return watched[id(info)][1]
 
     for owner in (worker, data, sys.modules[f"{torch.__name__}.utils.data.dataloader"]):
         if hasattr(owner, "get_worker_info"):

@@ -40,8 +40,8 @@ def optimize_report(tuning: FinishedTuning) -> Report:
     tuned = runs_of(tuning, winner) if winner.changes else []
     best = verdict.best_candidate(tuning) if outcome == "partial" else None
     steps = next_actions(tuning, best)
-    known = (state.verdict_on(knob) for knob in state.of_kind("num_workers"))
-    workers = {each.outcome for each in known if each} & {"kept", "found"}
+    verdicts = (state.verdict_on(knob) for knob in state.of_kind("num_workers"))
+    workers = {each.outcome for each in verdicts if each} & {"kept", "found"}
     return Report(
         verdict=outcome,
         gain=Gain.of(whole_gain(tuning)),
@@ -223,8 +223,8 @@ def side(
 
 
 def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None
+    measured = [value for value in values if value is not None]
+    return statistics.median(measured) if measured else None
 
 
 def tuned_command(tuning: FinishedTuning) -> str | None:
@@ -256,23 +256,23 @@ def next_actions(tuning: FinishedTuning, best: CandidateEntry | None) -> list[st
     steps = [(s.gain, f"Prove {s.title}: {s.gain:.2f}x in one run") for s in once]
     unjudged = [each for each in state.left_out if each.is_open]
     steps += [(s.gain, f"Prove {s.text.rstrip('.')}") for s in unjudged]
-    known = [s.title for s in once]
+    titles = [s.title for s in once]
     if tuning.winner.changes:
-        known.append(tuning.winner.label)
+        titles.append(tuning.winner.label)
     for each in state.suggestions:
         rounds = each.outcome if each.unfinished else None
         gain = rounds and Gain.of(rounds.interval(state.context.objective))
         if gain:
             steps.append((gain.ratio, f"Prove {each.title}: {gain.text} so far"))
-            known.append(each.title)
-    if best is not None and best.label not in known:
+            titles.append(each.title)
+    if best is not None and best.label not in titles:
         steps.append((best.ratio, f"Prove {best.label}"))
-        known.append(best.label)
+        titles.append(best.label)
     untried = [
         f"Measure {each.task.text}, which takes {'more than' if each.stopped else 'about'} "
         f"{numbers.duration(each.needed_s)}"
         for each in state.skipped
-        if each.task.about not in known
+        if each.task.about not in titles
     ]
     return [step for _, step in sorted(steps, reverse=True)] + untried
 

@@ -64,10 +64,10 @@ def value(content: Any, limit: int = 60) -> Markup:
 
 def cell(content: object) -> Markup:
     """Cell of a table; a pipe does not end it."""
-    shown = text(content).replace("\n", " ")
+    line = text(content).replace("\n", " ")
     # Before a pipe an odd number of backslashes, or the row is split there.
     return as_markdown(
-        _PIPE.sub(lambda run: run[1] + "\\" * (1 + len(run[1]) % 2) + "|", shown)
+        _PIPE.sub(lambda run: run[1] + "\\" * (1 + len(run[1]) % 2) + "|", line)
     )
 
 

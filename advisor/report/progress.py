@@ -154,8 +154,8 @@ class Progress:
         from rich.table import Table
         from rich.text import Text
 
-        def lines(*shown: str) -> Iterator[Text]:
-            return (Text(line, no_wrap=True, overflow="ellipsis") for line in shown if line)
+        def lines(*texts: str) -> Iterator[Text]:
+            return (Text(line, no_wrap=True, overflow="ellipsis") for line in texts if line)
 
         width = min(40, options.max_width // 5)
         yield from lines(self._stage, self._elapsed())
@@ -192,10 +192,10 @@ def _rows(
         last, rate, gain = tried[label][-1], rates.get(label), ""
         if rate and rates.get(original):
             gain = numbers.ratio(rate / rates[original])
-        shown = last.kind if isinstance(last, Failure) else numbers.number(rate)
+        figure = last.kind if isinstance(last, Failure) else numbers.number(rate)
         peak = max((run.peak_mem_gib or 0.0 for run in runs[label]), default=0.0)
         memory = numbers.gib(peak) if peak else ""
-        yield rate or 0.0, [label, shown, gain, str(len(tried[label])), memory]
+        yield rate or 0.0, [label, figure, gain, str(len(tried[label])), memory]
 
 
 def is_terminal(stream: TextIO) -> bool:

@@ -218,10 +218,10 @@ def undecided(step: Comparison, title: str = "") -> str:
     """Sentence on a comparison that others left open; empty for any other."""
     if not is_undecided(step):
         return ""
-    shown = {step.ab_test.names[0]: "the original", AFTER: "it"}
+    names = {step.ab_test.names[0]: "the original", AFTER: "it"}
     slowed = [
         words
-        for arm, words in shown.items()
+        for arm, words in names.items()
         if any(map(contended, runs_of(step.rounds, arm)))
     ]
     who = ", ".join(
@@ -290,9 +290,9 @@ def _nothing_proven(tuning: FinishedTuning) -> str:
     if last is not None and (why := undecided(last)):
         return why
     if best := (last and _compared(last, state)) or best_candidate(tuning):
-        least = f"{state.context.smallest_gain:.0%}"
+        smallest = f"{state.context.smallest_gain:.0%}"
         unproven = (
-            f"The best candidate, {best.label}, was not proven to gain more than {least}"
+            f"The best candidate, {best.label}, was not proven to gain more than {smallest}"
         )
         return f"{unproven}: {best.text}."
     for ratio, candidate, why in _faster(tuning):
@@ -340,9 +340,9 @@ def best_candidate(tuning: FinishedTuning) -> CandidateEntry | None:
             return best
     # One fast run says nothing where rounds were run.
     tried = [each for each in state.confirmations if _compared(each, state)]
-    known = {each.ab_test.after.candidate.key for each in tried}
+    compared_keys = {each.ab_test.after.candidate.key for each in tried}
     for ratio, candidate, why in _faster(tuning):
-        if not why and candidate.key not in known:
+        if not why and candidate.key not in compared_keys:
             return CandidateEntry(label=candidate.label, ratio=ratio)
     return None
 
@@ -358,12 +358,14 @@ def _compared(
 
 def _likely_suggestions(state: TunerState) -> list[tuple[str, Comparison]]:
     """Unproven suggestions that may be faster, best first."""
-    objective, least = state.context.objective, state.context.smallest_gain
+    objective, smallest_gain = state.context.objective, state.context.smallest_gain
     ranked = sorted(state.suggestions, key=lambda suggestion: -suggestion.gain)
     unproven = (each for each in ranked if not is_confirmed(state, each))
     tried = [(each.title, each.outcome) for each in unproven if each.outcome is not None]
     return [
-        each for each in tried if each[1].cut_short or each[1].is_likely(objective, least)
+        each
+        for each in tried
+        if each[1].cut_short or each[1].is_likely(objective, smallest_gain)
     ]
 
 
@@ -395,9 +397,9 @@ def _faster(tuning: FinishedTuning) -> list[tuple[float, Candidate, str]]:
         if attempt.request.purpose == "search":
             ran.append((state.gain(run, state.original), candidate))
     ran.sort(key=lambda each: -each[0])
-    least = 1 + state.tie_threshold
+    threshold = 1 + state.tie_threshold
     return [
-        (ratio, each, refused.get(each.key, "")) for ratio, each in ran if ratio > least
+        (ratio, each, refused.get(each.key, "")) for ratio, each in ran if ratio > threshold
     ]
 
 
@@ -462,13 +464,13 @@ def caveats(tuning: FinishedTuning) -> Iterator[str]:
     for each in state.left_out:
         if not each.is_open:
             yield f"Faster, and not suggested: {each.text}"
-    known = {advice.title for advice in tuning.advice}
-    known |= {each.title for each in state.suggestions if each.unfinished}
+    titles = {advice.title for advice in tuning.advice}
+    titles |= {each.title for each in state.suggestions if each.unfinished}
     open_ones = {
         title: why for title, step in tried.items() if (why := undecided(step, title))
     }
     yield from open_ones.values()
-    if unproven := sorted(tried.keys() - known - open_ones.keys()):
+    if unproven := sorted(tried.keys() - titles - open_ones.keys()):
         yield f"Tried, and not proven to gain: {', '.join(unproven)}."
     runs = [a.run for a in attempts if a.request.purpose == "confirm" and a.run is not None]
     # its remark goes, and a pattern stays whole
@@ -493,19 +495,19 @@ def followed(effect: Followed) -> str:
 def named(paths: Iterable[str]) -> str:
     """First of these files, and the number of others."""
     files = [f"`{path}`" for path in sorted(paths)]
-    more, shown = len(files) - MOST_NAMED, ", ".join(files[:MOST_NAMED])
-    return f"{shown} and {more} more" if more > 0 else shown
+    more, names = len(files) - MOST_NAMED, ", ".join(files[:MOST_NAMED])
+    return f"{names} and {more} more" if more > 0 else names
 
 
 def collapsed(proof: Comparison) -> str:
     """Sentence on runs that fell far behind their arm; empty without any."""
     arms = proof.ab_test.by_name.items()
     slow = {arm.variant.label: proof.collapsed(name) for name, arm in arms}
-    shown = " and ".join(f"{many} of {label}" for label, many in slow.items() if many)
-    if not shown:
+    counts = " and ".join(f"{many} of {label}" for label, many in slow.items() if many)
+    if not counts:
         return ""
     return (
-        f"In the {len(proof.counted)} rounds of the comparison {shown} ran at less than half the "
+        f"In the {len(proof.counted)} rounds of the comparison {counts} ran at less than half the "
         "speed of the others; all of them count."
     )
 
@@ -532,12 +534,12 @@ def more_cpus(runs: Sequence[Run], machine: Machine) -> str:
         return ""
     if min(busy) < SATURATED * machine.cpus:
         return ""
-    waited, held = statistics.fmean(waits), statistics.fmean(busy)
+    waited, used = statistics.fmean(waits), statistics.fmean(busy)
     gain = 1 / (1 - min(waited, MOST_WAIT))
     return (
         f"This allocation, of {numbers.many(machine.cpus, 'CPU')}, holds the program back: it kept "
-        f"{held:.1f} of them busy and waited for data {numbers.percent(waited)} of the time. "
-        f"Request `--cpus-per-task={math.ceil(held * gain)}`: at most {numbers.ratio(gain)} "
+        f"{used:.1f} of them busy and waited for data {numbers.percent(waited)} of the time. "
+        f"Request `--cpus-per-task={math.ceil(used * gain)}`: at most {numbers.ratio(gain)} "
         "(estimated, with a worker on each)."
     )
 
@@ -575,9 +577,9 @@ def load_note(runs: Sequence[Run], who: Sequence[Neighbour], cpus: int) -> str:
     reasons = dict.fromkeys(why for each in disturbed for why, _ in each.clocks_held)
     if reasons:
         notes.append(f"The GPU slowed down by itself: {', '.join(reasons)}.")
-    if most := max((each.foreign_gpu_pids or 0 for each in disturbed), default=0):
+    if processes := max((each.foreign_gpu_pids or 0 for each in disturbed), default=0):
         notes.append(
-            f"{numbers.many(most, 'other process')} computed on the GPU meanwhile."
+            f"{numbers.many(processes, 'other process')} computed on the GPU meanwhile."
         )
     if runs and not held:
         notes.append("Background load could not be read on this machine.")

@@ -241,16 +241,16 @@ def title(report: Report) -> str:
     if report.verdict != "improved" or gain is None:
         return outcome(report).lower()
     gained = OBJECTIVES[report.objective].gained
-    shown = gained(gain.size, report.unit)
+    headline = gained(gain.size, report.unit)
     if traded(report):
         inside = f"inside {tolerated(report)}"
-        shown = f"{shown} {inside}"
+        headline = f"{headline} {inside}"
         if report.gain_free is not None:
             free = gained(report.gain_free.size, report.unit)
-            shown = f"{free} for nothing, {gain.size} {inside}"
+            headline = f"{free} for nothing, {gain.size} {inside}"
     kept = " and ".join(report.restored_constraints)
     kept = f"inside {kept}, " if kept else ""
-    return f"{kept}{shown}{', not written (dry run)' if report.dry_run else ''}"
+    return f"{kept}{headline}{', not written (dry run)' if report.dry_run else ''}"
 
 
 def gpu_lead(report: Report) -> str:
@@ -262,8 +262,8 @@ def gpu_lead(report: Report) -> str:
     used = [numbers.gib(side.gpu_mem_used_gib or side.peak_mem_gib) for side in sides]
     parts = []
     if gpus and numbers.NOT_MEASURED not in utils:
-        shown = f"GPU utilisation {' to '.join(utils)} (nvidia-smi's figure)"
-        parts.append(shown + _why_not_full(sides[-1]))
+        sentence = f"GPU utilisation {' to '.join(utils)} (nvidia-smi's figure)"
+        parts.append(sentence + _why_not_full(sides[-1]))
     if gpus and numbers.NOT_MEASURED not in used:
         whole = gpus[0].memory_total_gib
         of = f" of {numbers.gib(whole)}" if whole else ""
@@ -365,13 +365,13 @@ def _measures(report: Report) -> Iterator[tuple[str, ...]]:
     sides = report.sides
     units = numbers.plural(report.unit)
     rates = [side.units_per_s for side in sides]
-    shown = [
+    measures = [
         numbers.interval(side.units_per_s, side.units_per_s_low, side.units_per_s_high)
         for side in sides
     ]
     gain = report.gain if report.objective == THROUGHPUT.metric.name else None
     change = gain.text if gain else _row("", rates, numbers.number)[-1]
-    yield f"{units}/s", *shown, change
+    yield f"{units}/s", *measures, change
     thousand = [numbers.duration(1000 / rate if rate else None, 3) for rate in rates]
     yield f"time per 1,000 {units}", *thousand, ""
     asked = " ".join((ALWAYS_SHOWN, report.objective, *report.constraints))
@@ -546,10 +546,10 @@ def _trial(trial: TrialEntry) -> tuple[str, ...]:
         numbers.gib(trial.peak_mem_gib),
         numbers.duration(trial.wall_s),
     )
-    shown = ["" if figure == numbers.NOT_MEASURED else figure for figure in figures]
+    cells = ["" if figure == numbers.NOT_MEASURED else figure for figure in figures]
     outcome = trial.outcome if trial.outcome != "ok" else ""
     notes = (outcome, "from history" if trial.reused else "")
-    return trial.id, trial.purpose, trial.label, *shown, " ".join(filter(None, notes))
+    return trial.id, trial.purpose, trial.label, *cells, " ".join(filter(None, notes))
 
 
 def _judgement(entry: QualityEntry) -> tuple[str, ...]:

@@ -165,9 +165,11 @@ def _real(cwd: str, text: str) -> str:
 
 def _apart(environ: Mapping[str, str], trackers: Path) -> dict[str, str]:
     """Variables that keep trackers offline, or off, and in scratch."""
-    own = {
+    places = {
         **dict.fromkeys(TRACKER_FOLDERS, str(trackers)),
         **dict.fromkeys(TRACKER_ADDRESSES, trackers.joinpath("mlflow").as_uri()),
         **TRACKER_MODES,
     }
-    return {name: value for name, value in own.items() if environ.get(name) != "disabled"}
+    return {
+        name: value for name, value in places.items() if environ.get(name) != "disabled"
+    }

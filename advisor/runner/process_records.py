@@ -61,8 +61,8 @@ class ProgramException:
     @property
     def lines(self) -> list[str]:
         """Type and message as Python prints them, without terminal colours."""
-        shown = plain(f"{self.type}: {self.message}".encode(errors="replace"))
-        return shown.strip(": ").splitlines() or [self.type]
+        first = plain(f"{self.type}: {self.message}".encode(errors="replace"))
+        return first.strip(": ").splitlines() or [self.type]
 
     @property
     def ran_out(self) -> bool:
@@ -135,8 +135,8 @@ class ProcessRecord:
         before = (
             each for each in self.swallowed if each.ran_out and each.time < run.window_start
         )
-        most = max((each.items for each in before), default=0.0)
-        return most if most > run.effects.batch else None
+        largest = max((each.items for each in before), default=0.0)
+        return largest if largest > run.effects.batch else None
 
     @property
     def together(self) -> bool:

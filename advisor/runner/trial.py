@@ -174,9 +174,9 @@ def _results(
     written_at, inside = read_folder(f"{job.scratch}/outputs")
     times = [each - set_ahead_s for each in (*(outside or ()), *written_at)]
     kept_on = abs(clock.set_ahead_s() - set_ahead_s) < CLOCK_SET_S
-    known = kept_on and (bool(times) or outside is not None)
+    complete = kept_on and (bool(times) or outside is not None)
     end = float("inf") if trial.plan.whole else run.window_end
-    in_window = files_between(run.window_start, end, times, run) if known else None
+    in_window = files_between(run.window_start, end, times, run) if complete else None
     results = [*read_copies(changes, trial.cwd), *inside]
     begun = first_step_of(run) + set_ahead_s if kept_on else float("-inf")
     made = (

@@ -113,9 +113,9 @@ def relative_name(path: str, root: str) -> str:
     return os.fsencode(name).decode(errors="replace")
 
 
-def read_file(path: Path, shown: str) -> list[ResultFile]:
+def read_file(path: Path, name: str) -> list[ResultFile]:
     """Read `path` in the format of the name `shown`; none if unreadable."""
-    reader = FORMATS.get(Path(shown).suffix.lower(), _digested)
+    reader = FORMATS.get(Path(name).suffix.lower(), _digested)
     size = path.stat().st_size
     try:
         with path.open("rb") as file:
@@ -126,7 +126,7 @@ def read_file(path: Path, shown: str) -> list[ResultFile]:
             first = tuple(tuple(map(_value, values)) for values in result.get("first", ()))
     except Exception:  # an untrusted file makes a decoder raise anything
         return []
-    return [ResultFile(path=shown, size_bytes=size, **(result | {"first": first}))]
+    return [ResultFile(path=name, size_bytes=size, **(result | {"first": first}))]
 
 
 def _value(leaf: object) -> float | str:
@@ -138,8 +138,8 @@ def _value(leaf: object) -> float | str:
 
 
 def _json(file: BinaryIO) -> dict[str, Any]:
-    held = json.loads(file.read(JSON_BYTES))  # of a larger one a part, which is no JSON
-    lists = [held] if isinstance(held, list) else list(held.values())
+    content = json.loads(file.read(JSON_BYTES))  # of a larger one a part, which is no JSON
+    lists = [content] if isinstance(content, list) else list(content.values())
     items: list[Any] = max((each for each in lists if isinstance(each, list)), key=len)
     first = [_words(json.dumps(item)) for item in items[:FIRST_ITEMS]]
     return {"items": len(items), "first": first}

@@ -64,8 +64,8 @@ def require_walls(cwd: str, environ: Mapping[str, str] = os.environ) -> None:
     Where none do, the caller knows that the code is not isolated, and says so.
     """
     of_foreign_code = detect_isolation(cwd, environ, foreign=True)
-    own = detect_isolation(cwd, environ)
-    if of_foreign_code.kind == "guard" and own.kind != "guard":
+    of_own_code = detect_isolation(cwd, environ)
+    if of_foreign_code.kind == "guard" and of_own_code.kind != "guard":
         msg = (
             f"Not all walls around base and head stand here: {of_foreign_code.why_not_better}. "
             f"Run on another host, or set {FORCED}=guard to run them without any."

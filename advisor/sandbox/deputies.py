@@ -100,12 +100,12 @@ def connecting(allowed: Sequence[str], *, network: bool = True) -> tuple[Call, .
         size = min(notice.word(2), ADDRESS_BYTES)
         address = notice.memory(notice.arguments[1], size)
         _require_same_rights(notice.pid)
-        with socket.socket(fileno=_copied(notice.pid, notice.word(0))) as own:
-            if own.family != socket.AF_UNIX:
+        with socket.socket(fileno=_copied(notice.pid, notice.word(0))) as copy:
+            if copy.family != socket.AF_UNIX:
                 if not network and not _is_own_server(address):
                     return errno.ENETUNREACH
                 # not left to the kernel: another socket may have this number by now
-                return _answer(lambda number: _connect(number, address), own.fileno())
+                return _answer(lambda number: _connect(number, address), copy.fileno())
             name = address[2:].partition(b"\0")[0]
             if not name:  # of the abstract name space, where no folder is its own
                 return errno.EACCES
@@ -113,7 +113,7 @@ def connecting(allowed: Sequence[str], *, network: bool = True) -> tuple[Call, .
                 if not _is_free(handle, allowed):
                     return errno.EACCES
                 place = address[:2] + os.fsencode(kernel.proc(f"self/fd/{handle}")) + b"\0"
-                answer = _answer(lambda number: _connect(number, place), own.fileno())
+                answer = _answer(lambda number: _connect(number, place), copy.fileno())
                 return errno.EAGAIN if answer == errno.EINTR else answer  # it stays undone
 
     return (
@@ -234,9 +234,9 @@ def others(*, signals: bool) -> tuple[Call, ...]:
     def on_several(process: int) -> Callable[[SyscallNotification], int | None]:
         def act(notice: SyscallNotification) -> int | None:
             kind, who = notice.signed(0), notice.signed(1)
-            own = kind == process and _is_inside(who)
-            own |= kind in (process, process + 1) and who == 0  # itself, or its group
-            return None if own else errno.EPERM
+            allowed = kind == process and _is_inside(who)
+            allowed |= kind in (process, process + 1) and who == 0  # itself, or its group
+            return None if allowed else errno.EPERM
 
         return act
 
@@ -474,7 +474,7 @@ def _opened_name(
     Raises OSError.
     """
     _require_same_rights(notice.pid)
-    own = OWN_DESCRIPTOR.fullmatch(name) if follows else None
+    descriptor_name = OWN_DESCRIPTOR.fullmatch(name) if follows else None
     number = notice.signed(folder) if folder is not None else HERE
     with contextlib.ExitStack() as opened:
 
@@ -482,8 +482,8 @@ def _opened_name(
             opened.callback(os.close, descriptor)
             return descriptor
 
-        if own:
-            yield keep(_copied(notice.pid, int(own[1])))
+        if descriptor_name:
+            yield keep(_copied(notice.pid, int(descriptor_name[1])))
             return
         if number == HERE:
             cwd = kernel.proc(f"{notice.pid}/cwd")

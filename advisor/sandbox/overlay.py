@@ -216,8 +216,8 @@ def _shut_kernel(root: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             kernel.cover(root + path, f"{root}/dev/null")
     with os.scandir(f"{root}/proc") as entries:
-        own = [entry for entry in entries if not entry.name.isdecimal()]
-    for entry in own:
+        kernels = [entry for entry in entries if not entry.name.isdecimal()]
+    for entry in kernels:
         writable = entry.stat(follow_symlinks=False).st_mode & 0o222
         if not entry.is_symlink() and (writable or entry.is_dir()):
             kernel.bind(entry.path, entry.path, deep=True)

@@ -198,10 +198,10 @@ def _walls(policy: dict[str, Any], outside: Outside) -> Iterator[tuple[str, Atte
         yield "a signal to a process outside", lambda: _done(os.kill, outside.pid, 0)
         cpus = os.sched_getaffinity(0)
         yield "another's CPUs", lambda: _done(os.sched_setaffinity, outside.pid, cpus)
-    own = os.stat("/proc/self/ns/ipc").st_ino != outside.ipc
+    separate_ipc = os.stat("/proc/self/ns/ipc").st_ino != outside.ipc
     yield (
         "memory shared by number",
-        lambda: not own and _call(29, 194, 0, 4096, 0o1600) >= 0,
+        lambda: not separate_ipc and _call(29, 194, 0, 4096, 0o1600) >= 0,
     )
     yield "a key ring", lambda: _call(250, 219, 0, -4, 1) >= 0
 
@@ -227,8 +227,8 @@ def _reads(folder: str) -> bool:
 
 
 def _connects(address: str) -> bool:
-    with socket.socket(socket.AF_UNIX) as own:
-        own.connect(address)
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(address)
     return True
 
 
@@ -239,8 +239,10 @@ def _connects_near(port: int) -> bool:
 
 def _is_too_capable() -> bool:
     with open("/proc/self/status", encoding="utf-8", errors="replace") as file:
-        held = next(int(line.split()[1], 16) for line in file if line.startswith("CapBnd:"))
-    return os.geteuid() == 0 and bool(held & ~kernel.KEPT)
+        capabilities = next(
+            int(line.split()[1], 16) for line in file if line.startswith("CapBnd:")
+        )
+    return os.geteuid() == 0 and bool(capabilities & ~kernel.KEPT)
 
 
 def _call(x86_64: int, aarch64: int, *arguments: int | bytearray) -> int:

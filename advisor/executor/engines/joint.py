@@ -99,10 +99,10 @@ class JointEngine:
         self._scratch: list[Path] = []
 
     def __enter__(self) -> Self:
-        with contextlib.ExitStack() as held:
+        with contextlib.ExitStack() as stack:
             for node in self._nodes:
-                held.enter_context(node)
-            self._held = held.pop_all()
+                stack.enter_context(node)
+            self._held = stack.pop_all()
         return self
 
     def __exit__(self, *exc: object) -> None:

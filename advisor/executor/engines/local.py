@@ -26,14 +26,14 @@ class LocalEngine:
         """Files that trials created outside scratch: later ones may overwrite them."""
 
     def __enter__(self) -> Self:
-        with contextlib.ExitStack() as held:
-            held.enter_context(gpu_lock(self._settings.gpu_uuid))
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(gpu_lock(self._settings.gpu_uuid))
             for uuid in self._settings.equal_gpus:
                 with contextlib.suppress(StateBusyError):
-                    held.enter_context(gpu_lock(uuid))
+                    stack.enter_context(gpu_lock(uuid))
                     self.equal_gpus += (uuid,)
-            self._folder = held.enter_context(scratch_folder())
-            self._held = held.pop_all()
+            self._folder = stack.enter_context(scratch_folder())
+            self._held = stack.pop_all()
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -143,12 +143,12 @@ def _wanted(ray: Any, asked: argparse.Namespace) -> dict[str, Any]:
     gpus = float(cards) if asked.num_gpus is None else asked.num_gpus
     kind = asked.accelerator_type
     resources = {f"accelerator_type:{kind}": 0.001} if kind else {}
-    least = {"CPU": asked.num_cpus, "GPU": gpus, **resources}
+    resources_asked = {"CPU": asked.num_cpus, "GPU": gpus, **resources}
     for node in nodes:
-        if all(node.get(name, 0.0) >= count for name, count in least.items()):
+        if all(node.get(name, 0.0) >= count for name, count in resources_asked.items()):
             return {"num_cpus": asked.num_cpus, "num_gpus": gpus, "resources": resources}
     offered = "; ".join(map(_shown, nodes))
-    sys.exit(f"ray: no node has {_shown(least)}. The nodes have: {offered}")
+    sys.exit(f"ray: no node has {_shown(resources_asked)}. The nodes have: {offered}")
 
 
 def _shown(resources: dict[str, Any]) -> str:

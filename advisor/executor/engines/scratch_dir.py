@@ -61,9 +61,9 @@ def scratch_folder() -> Iterator[Path]:
     folder = Path(temporary, f"{PREFIX}{secrets.token_hex(6)}")
     try:
         folder.mkdir(mode=0o700)
-        with contextlib.ExitStack() as held:
+        with contextlib.ExitStack() as stack:
             with contextlib.suppress(OSError):  # a file system without locks
-                held.enter_context(locked(folder))
+                stack.enter_context(locked(folder))
             yield folder
     finally:
         remove_tree(str(folder))

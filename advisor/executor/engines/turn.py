@@ -22,10 +22,10 @@ def taken(
     InterruptedByUserError if `cancel` is set meanwhile.
     """
     begun, told = time.monotonic(), False
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         while True:
             try:
-                held.enter_context(engine)
+                stack.enter_context(engine)
                 break
             except StateBusyError as problem:
                 waited_s = time.monotonic() - begun
