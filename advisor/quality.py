@@ -23,6 +23,7 @@ Pair = tuple[Values, Values]
 
 Stage = Literal["chosen", "confirmed"]
 FEWEST_LOSSES = 8
+"""Losses that both runs must have told before their courses are compared."""
 LARGEST = 1e100
 """Largest figure or loss: the sum of many stays finite."""
 
@@ -83,17 +84,21 @@ def seeds_matter(pairs: Sequence[Pair]) -> bool:
 
 def differences(pairs: Iterable[Pair], measure: str, sign: float) -> list[list[float]]:
     """Loss of the candidate by run and item; unpaired items are one."""
-    sentences = []
+    losses = []
     for before, after in pairs:
         old, new = before[measure], after[measure]
         if len(old) != len(new):
             old, new = (fmean(old),), (fmean(new),)
-        sentences.append([sign * (b - a) for a, b in zip(old, new, strict=True)])
-    return sentences
+        losses.append([sign * (b - a) for a, b in zip(old, new, strict=True)])
+    return losses
 
 
 def bounds(runs: Sequence[Sequence[float]]) -> Interval:
-    """Mean loss, with the wider bounds over runs or items."""
+    """Mean loss, with the wider bounds over runs or items.
+
+    `runs`: losses of each run by item. Neither runs nor items alone are a sample of what a user
+    will meet: all items of a run share its seed, and an item shares its difficulty in all runs.
+    """
     intervals = [stats.paired_interval([fmean(items) for items in runs])]
     if len({len(items) for items in runs}) == 1:
         intervals.append(
@@ -117,7 +122,7 @@ def spread_of_a_run(runs: Sequence[Sequence[float]]) -> float | None:
 
 
 def rounds_needed(spread: float, gap: float, limit: int) -> int | None:
-    """Runs a side that bounds half of `gap` need; None: more than `most`."""
+    """Runs a side that bounds half of `gap` need; None: more than `limit`."""
     for rounds in range(2, limit + 1):
         if (
             stats.t_quantile(1 - stats.ALPHA, rounds - 1) * spread / math.sqrt(rounds)

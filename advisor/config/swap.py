@@ -1,8 +1,12 @@
 """Bytes of a config: bounded reads, swaps that other programs' edits survive.
 
-New bytes lie beside the config, named by what should come out and go in. Then the files
-change places. If something else came out, saved meanwhile, that file is put back. The
-file of a killed call tells the next call what to do, by name and content.
+A rename would replace whatever lies there, also what an editor has saved since the config was
+read. No lock helps, since editors take none. So nothing is ever replaced: new bytes lie beside
+the config, named by what should come out and go in, and the two files change places in one system
+call. If something else came out, saved meanwhile, they change places again.
+
+A call may be killed at any point of this. The file that is left beside the config tells the next
+call what to do, by its name and content: remove it, or keep it as what somebody else saved.
 """
 
 import contextlib
@@ -127,11 +131,15 @@ def _put_in_place(file: Path, target: Path, out: str) -> bool:
 
 
 def _came_out(path: Path, digest: str) -> bool:
-    """True for this digest without a writer."""
+    """True if the file has this digest and nobody is about to write it.
+
+    An editor that has it open could save a moment later into what is about to be removed.
+    The kernel grants a lease for reading only on a file that no process has open for writing.
+    """
     with path.open("rb") as file:
         try:
             fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
-        except BlockingIOError:  # an editor has it open, to write
+        except BlockingIOError:
             return False
         except OSError:
             pass  # the file system has no leases, or the file is another user's

@@ -1,6 +1,10 @@
 """Verdict of a gate, a pure function of raw values.
 
-Nothing passes vacuously: what is missing, renamed, crashed or did less work is named.
+Nothing passes vacuously: what is missing, renamed, crashed or did less work is named. A gate that
+compared nothing would be green for ever, and nobody would notice; so the absence of a figure is an
+error wherever base has had it, and never a pass.
+
+Being pure, the verdict can be computed anew from gate.json by anyone who doubts it.
 """
 
 import math
@@ -36,11 +40,18 @@ from advisor.settings import GateLimits
 POWER_CAP = "software power cap"
 """Normal under load; an arm that it holds back is really slower."""
 
+# By judgement, all of them. They decide which pairs count and never in favour of an arm: each
+# looks at both alike.
 REASON_SHARE = 0.01
+"""Share of busy samples from which a reason that held the clocks spoils a run."""
 CLOCK_OFFSET = 0.01
+"""Relative difference of both arms' clocks that spoils a pair: a fifth of the usual threshold."""
 CLOCK_SPREAD_PCT = 5.0
+"""Spread of the clock within one run that spoils its pair."""
 DISCARDS_ALLOWED = 0.25
+"""Share of pairs that a card may spoil before the runner is called unsteady."""
 BUSY_SAMPLES = 30
+"""Busy NVML samples of a run, below which its clocks are called unverified: three seconds."""
 STEAL_ALIKE = 0.05
 """Largest difference of stolen shares of arms disturbed alike."""
 
@@ -164,7 +175,7 @@ def decide(
 
 
 def led(record: GateRecord, verdicts: Sequence[WorkloadVerdict]) -> GateRecord:
-    """`record` with these verdicts and the worst's figures."""
+    """`record` with these verdicts, and at its head those of the worst of them."""
     workloads = sorted(verdicts, key=_worst_first)
     worst = workloads[0]
     shared = ("verdict", "slowdown_pct", "ci_low_pct", "ci_high_pct", "confidence", "pairs")
@@ -364,13 +375,17 @@ def _different(
 
 
 def _less_work(rates: Mapping[Arm, list[Rate]]) -> Closed | None:
+    """Error where head finished fewer units in a run of its own length; None otherwise.
+
+    A run of fixed time finishes less where it is slower. That is no loss of work but the very
+    slowdown that is measured, so head may have less by as much as its rate is lower.
+    """
     work = {}
     for arm in ARMS:
         amounts = [rate.work for rate in rates[arm] if rate.work is not None]
         if len(amounts) < len(rates[arm]):
             return None
         work[arm] = statistics.median(amounts)
-    # Within a fixed time a slower program finishes less: that is no loss.
     base, head = (statistics.median(rate.mean for rate in rates[arm]) for arm in ARMS)
     if work["head"] / work["base"] >= min(1.0, head / base) * (1 - WORK_TOLERANCE):
         return None

@@ -1,7 +1,12 @@
 """Contention: CPU use of others and CPU waits.
 
 The kernel counts how long each thread was ready to run and had no CPU. A run is contended
-when its threads waited so, and others held a notable part of the machine.
+when its threads waited so, and others held a notable part of the machine. Either alone says
+nothing: a program with more threads than CPUs waits for itself, and others that keep CPUs busy
+which the run does not want slow nothing down.
+
+The wait of a thread is gone with the thread. So the last reading of a window is made before its
+end, while the program lives, and a window without one is unknown, which is not the same as quiet.
 """
 
 import contextlib
@@ -20,15 +25,17 @@ from advisor.machine.readings import HARMFUL_EVENT_REASONS, SOFTWARE_THERMAL
 from advisor.model import Disturbance, Neighbour, Telemetry
 from advisor.numbers import WORTH_SAYING
 
+# The bounds are judgement: less than they say is the normal life of a machine.
 SAMPLE_S = 0.5
+"""Shortest time between readings."""
 LIGHT = 0.01
 """Largest share of one CPU for reading the processes."""
 WAITED_SHARE = 0.10
-"""Least wait of a contended run for CPUs, as a share of the window."""
+"""A contended run's threads waited for CPUs at least this share of the window, all together."""
 OTHERS_SHARE = 0.25
-"""Least share of the machine held by others beside a contended run."""
+"""Others kept at least this share of the machine's CPUs busy beside a contended run."""
 STEAL_SHARE = 0.05
-"""Least share of CPU time taken by the hypervisor that is contention."""
+"""Share of CPU time given to others by the hypervisor from which that alone is contention."""
 HELD_SHARE = 0.01
 """Least share of busy samples with held clocks."""
 SAGGED_PCT = 5.0

@@ -1,4 +1,12 @@
-"""Monitor of a running trial and its limits."""
+"""Monitor of a running trial and its limits.
+
+Looks at the trial ten times a second, and says when and why it ends. A window that is full once
+is kept whatever comes after it: the program may be ended by its parts, by its limits or by an
+error of its own, and the rate stands.
+
+A silent program hangs, or compiles. The first steps may be a compilation, which keeps a CPU
+busy; so a silence among them is given as long as a start, as long as something works.
+"""
 
 import contextlib
 import math
@@ -39,6 +47,7 @@ BUSY_CPUS = 0.05
 WARM_STEPS = 3
 """Whole steps in which a silence may be a compilation, or the first's long pass."""
 PROGRESS_S = 2.0
+"""Time between words to the user."""
 NOBODY = 2**31 - 1
 """No process has this number: Linux ends far below."""
 
@@ -129,6 +138,7 @@ class Monitor:
         self._host_pids: dict[int, int] = {}
 
     def until_end(self) -> TrialExit:
+        """Watch the trial to its end; return what is known of it then."""
         while True:
             self._launched.wait(TICK_S)
             self._processes = self._records.read()
@@ -218,6 +228,10 @@ class Monitor:
         return None
 
     def _left_alone(self) -> bool:
+        """True if no step will ever be seen, so that waiting for the first is in vain.
+
+        The probe stepped aside, or the command starts its program without our variables.
+        """
         plan = self._trial.plan
         aside = any(
             process.state == "aside" and self._alive(process.pid)
@@ -228,6 +242,7 @@ class Monitor:
         return (aside or lost) and plan.mode == "window" and plan.unit_regex is None
 
     def _warming_up(self, now: float) -> bool:
+        """True if a silence may be a compilation rather than a hang."""
         whole_steps = max((process.whole_steps for process in self._processes), default=0)
         busy = self._tree.busy_cpus(now - BUSY_S, now) or 0.0
         early = now - self._last_sign <= self._trial.start_limit_s

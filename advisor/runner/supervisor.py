@@ -241,7 +241,11 @@ def end_all(command: int | None, control: Control, sandbox: Sandbox) -> list[int
 
 
 def family(command: int | None) -> set[int]:
-    """Living descendants and members of the command's group."""
+    """Living descendants and members of the command's group.
+
+    Grown from the table of all processes until nothing is added, since a child may stand before
+    its parent in it. One that moved to another parent is still known by the command's group.
+    """
     table = process_table()
     ours = {os.getpid()}
     grown = True
