@@ -10,7 +10,9 @@ from advisor import numbers
 from advisor.model import SAMPLER_FORWARDS, Run
 
 GIB_PER_GB = 1e9 / 2**30
+"""Gigabytes are decimal, gibibytes binary."""
 WORST = 1e100
+"""Score of what was not measured: worse than any that can be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from advisor.analysis.window import Window
 from advisor.model import TRAINING_STEPS, NetworkStage, RunPhase, Shares, SyncPoint
 
 MOST_POINTS = 8
+"""Waiting lines told at most, the costliest ones."""
 RARE = 0.01
 """Fewer calls a step are none of the loop's."""
 

@@ -15,6 +15,7 @@ SURE = 3.0
 RISES = 0.05
 """Growth of a rate over its window from which a variant beyond its items may owe all to them."""
 FEWEST_PARTS = 4
+"""Parts of a window that a slope with an error needs."""
 
 
 def slope(run: Run) -> float:

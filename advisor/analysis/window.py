@@ -22,6 +22,7 @@ from advisor.model import MeasurePlan
 SETTLED = 1.25
 """Warm-up lasts while a block of steps is slower than the later ones' median by this."""
 FORWARDS_DISCARDED = 5
+"""Forwards of a sampler that are warm-up at least."""
 GENERATIONS_DISCARDED = 1
 """Each has many forwards: the first one warms the network up."""
 DISCARD_LIMIT = 4.0

@@ -40,6 +40,7 @@ LOOK_S = 0.5
 LEAST_FREE_SHARE, LEAST_FREE_GIB = 0.10, 1.0
 """RAM to leave, or the kernel drops cached files and swaps."""
 LEAST_SHM_GIB = 1.0
+"""Free room in /dev/shm below which doctor advises more."""
 ASK_LIMIT_S = 120.0
 """A first import of torch from a cold network disk takes a minute."""
 PYTHON = re.compile(r"(?:python|pypy)[\d.]*")

@@ -335,6 +335,7 @@ def _no_command(paths: Sequence[Path], loaded: Settings, use_case: str) -> str:
 
 
 PARSE_LIMIT_S = 60.0
+"""Longest run that only records the program's options: its imports take most of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

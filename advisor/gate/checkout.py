@@ -297,15 +297,19 @@ def _link(head: Checkout, paths: Sequence[str], base_cwd: Path) -> None:
 
 
 LOADED_BYTES = 16 << 20
+"""Largest list of loaded files that is read, as its run is not trusted."""
 LOADED_FILES = 10_000
 """Files that one run may report; torch's own are no more than 3,000."""
 PATH_CHARS, PATH_PARTS = 4096, 64
 """Longest path that Linux opens, and parts of one: each is looked up once."""
 FOREIGN_KEPT = 8
+"""Files of the other arm that are recorded."""
 NAMED = 3
+"""Names in a sentence; it counts the rest."""
 ENVIRONMENTS = {"site-packages", "dist-packages"}
 ENVIRONMENT_MARKS = ("pyvenv.cfg", "conda-meta")
 HASH_CHARS = 16
+"""Characters of a digest that are recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,9 @@ from advisor.report import writing
 from advisor.report.schema import Part
 
 WINDOW = 30
+"""Latest sessions of a series that predict the next one."""
 FEWEST_SESSIONS = 10
+"""Sessions that a baseline needs."""
 LATEST = 5
 """Sessions in one drift test, with the new one."""
 ALPHA = 0.001

@@ -44,11 +44,13 @@ NOT_RECOGNISED = ("no-steps", "probe-not-loaded")
 THROUGHPUT = "throughput"
 """Name of that figure among those of a run."""
 BENCHMARK_BYTES = 64 << 20
+"""Largest file of benchmarks that is read, as its run is not trusted."""
 MOST_BENCHMARKS = 2000
 """Benchmarks of one suite: after each pair all are judged, at 0.2 ms each."""
 NAME_CHARS = 1000
 """Longest name of a benchmark or unit."""
 RUN_LIMIT_S = 1800.0
+"""Longest run of a program, where gpu-advisor.toml gives no run-limit."""
 WHOLE = MeasurePlan(mode="whole")
 WINDOW = MeasurePlan(mode="window")
 WHOLE_RUN_UNIT = "run"

@@ -54,6 +54,7 @@ KEEP_IF = 0.02
 """Gain worth keeping where none is asked for: a small one that 24 pairs often still prove."""
 EXIT_CODES: dict[Ruling, int] = {"keep": 0, "drop": 1, "undecided": 3}
 DEFAULT_BUDGET_S = 600.0
+"""Budget where none is given."""
 LATE_S, LATE_SHARE = 0.5, 0.1
 """Time behind the last step that head may take longer than base: in seconds, and of its steps."""
 OUTPUT_TIE = 0.01

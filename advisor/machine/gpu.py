@@ -15,6 +15,7 @@ from advisor.model import Gpu
 
 ROOT = Path("/")
 CU_INIT_LIMIT_S = 20.0
+"""Longest wait for the driver to start in a process of its own: a broken one may hang."""
 NO_DRIVER = "No NVIDIA driver is installed on this host (libnvidia-ml.so.1 was not found)."
 
 

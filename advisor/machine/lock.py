@@ -29,6 +29,7 @@ SHARED = ("/run/lock", "/tmp")  # noqa: S108  see above
 TRIES, PAUSE_S = 5, 0.02
 """Its maker has not yet opened a file to all: so often it is tried again, and after so long."""
 HOLDER_BYTES = 4096
+"""Most that is read of who holds a lock, as any user may write it."""
 MARK = b"process "
 """Beginning of what a holder writes into the file: nothing else is written over."""
 

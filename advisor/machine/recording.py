@@ -76,6 +76,7 @@ COUNTER_WINDOW_S = 2.0
 COVERED = 0.9
 """Share of the window that samples must span to scale a counter to it."""
 IDLE = 0x1
+"""Clock event reason of a card without work (nvmlClocksEventReasonGpuIdle)."""
 SHARED = "other programs worked on the card, and its counter is of all"
 NOT_READ = "too few readings of the card in the window"
 UNNAMED = "the driver does not say which programs work on the card"

@@ -17,8 +17,11 @@ from advisor.prediction.trace import Trace
 
 MIB = 1 << 20
 ROUND = 512
+"""Bytes to whose multiple torch's caching allocator rounds every request."""
 SMALL, SMALL_SEGMENT = MIB, 2 * MIB
+"""Largest small request, and the segment that is asked of CUDA for it."""
 MIDDLE, MIDDLE_SEGMENT = 10 * MIB, 20 * MIB
+"""Requests below the first get a segment of the second size."""
 SPLIT_REMAINDER = {True: ROUND, False: MIB + ROUND}
 """Least rest of a split block, small and large."""
 BY_SIZE = attrgetter("size")

@@ -91,7 +91,9 @@ FITS_SHARE = 0.9
 MEMORY_ERROR = 0.15
 """Not validated on a card."""
 LARGEST_BATCH = 1 << 16
+"""Largest batch that is predicted, where the data set does not bound it."""
 DOUBLINGS = 16
+"""Halvings and doublings of the traced batch that are tried."""
 TIE = 0.05
 """A batch whose rate is better by more is worth its memory."""
 GIB = 1024.0**3

@@ -21,7 +21,9 @@ from .clocks import monotonic, sleep
 from .session import Patches, Session
 
 NAMES_KEPT = 400
+"""Values of a parser that are recorded."""
 CHOICES_KEPT = 100
+"""Choices of an option that are recorded."""
 GRACE_S = 1.0
 """Wait after a complete parse: some programs parse twice."""
 LONG_GRACE_S = 20.0

@@ -20,6 +20,7 @@ from .session import Session
 ITEMS = 8
 """Items that are asked for, spread over the data: a cache of the latest few has lost them."""
 FEWEST = 4
+"""Items whose median time tells anything."""
 LONGEST_S = 2.0
 """No more items are asked for after so long; the copy may take twice as long."""
 

@@ -31,6 +31,7 @@ ASKING = {"locals", "vars", "dir", "eval", "exec"}
 OURS = 3
 """References to a frame's own dictionary: the frame's, our variable's and the count's."""
 COPIES = 4
+"""Copies of the weights that are watched at once."""
 ALIKE = 0.5
 """Share of the network's weights whose shapes a copy has: parts of it may be left out."""
 NUMBERS = 16

@@ -20,7 +20,9 @@ from .clocks import clock
 from .session import Patches, Session
 
 EXIT_CODE = 97
+"""Exit code of a program that was ended before it changed a file of the user's."""
 WRITES_KEPT = 200
+"""Files that are listed at most."""
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC
 REBUILT = ("__pycache__", ".mypy_cache", ".pytest_cache")

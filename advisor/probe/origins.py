@@ -20,6 +20,7 @@ FILE = "loaded.jsonl"
 LINES = 4000
 """Limit of files recorded by one process."""
 HASHED_BYTES = 16 << 20
+"""Larger files are told without a digest."""
 
 
 class OriginListener:

@@ -15,6 +15,7 @@ from .recorder import Recorder, nothing
 KEPT = 5
 """Errors and exceptions kept of one kind."""
 NOTES_KEPT = 32
+"""Notes for the user that are kept."""
 ROWS = 16384
 """Rows of calls that are told: a rollout of 128 steps of 64 environments, and its training."""
 MISSING = object()

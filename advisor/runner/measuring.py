@@ -32,6 +32,7 @@ LOG_BYTES = 1 << 30
 SPENT_SHARE = 0.05
 """Share of time for reading and looking."""
 SHORTEST_LOOK_S = 0.05
+"""Shortest time between looks at the log of one process."""
 RANK_0_S = 5.0
 """Longest wait for rank 0, whose window should fill with the others'."""
 STOP_FILE = "probe/stop.json"

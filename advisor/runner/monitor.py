@@ -40,6 +40,7 @@ RANKS_GRACE_S = 2.0
 EXIT_S = 0.5
 """Wait for the command's end after its last process stopped."""
 STACKS_S = 0.5
+"""Time that a hanging process gets to write its stacks."""
 BUSY_S = 10.0
 """Period to judge if a silent program is busy; at its end the silence alone."""
 BUSY_CPUS = 0.05

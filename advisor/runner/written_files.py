@@ -21,12 +21,16 @@ from advisor.runner.process_records import ProcessRecord
 from advisor.sandbox.layers import COUNTED_LIMIT, RESULTS_LIMIT, holds_items, is_product
 
 NAMED_LIMIT = 8
+"""Names in a sentence; it counts the rest."""
 FIRST_ITEMS = 16
+"""Items of a file whose values are compared."""
 VALUES = 64
+"""Values of an item that are compared, evenly spread."""
 LINE_BYTES = 1 << 20
 JSON_BYTES = 16 << 20
 """A larger document is not parsed: it must be read whole."""
 DIGESTED_BYTES = 8 << 20
+"""First bytes of an unreadable file that its digest is of."""
 WORDS = re.compile(r"(-?\b\d+(?:\.\d*)?(?:[eE][-+]?\d+)?\b)|([^\s,;:{}\[\]\"]+)")
 GRID = 8
 """A picture is compared by the means of 8 x 8 fields."""

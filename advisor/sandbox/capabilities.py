@@ -35,7 +35,9 @@ FORCED = "GPU_ADVISOR_ISOLATION"
 MEMORY_SHARE = 4
 """Share of memory for a trial's temporary writes."""
 LEAST_BYTES = 256 << 20
+"""Room for a trial's temporary writes on a host of little memory."""
 ATTEMPT_LIMIT_S = 20.0
+"""Longest self-test of one kind of isolation."""
 TESTED_BYTES = 64 << 20
 """Layers of the self-test: they hold the copies beside mounts."""
 

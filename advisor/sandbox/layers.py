@@ -15,16 +15,19 @@ from advisor.sandbox import kernel
 from advisor.sandbox.path_policy import SYSTEM_TREES
 
 LISTED_LIMIT = 200
+"""Files of each kind of change that are listed."""
 LOGS = (".log", ".out", ".err", ".lock", ".pid", ".tmp")
 LOG_PARTS = ("events.out.tfevents", ".wandb")
 """Name parts of files that describe work and are none."""
 COUNTED_LIMIT = 100_000
+"""Times of product files that are told."""
 ITEM_SUFFIXES = (
     ".jsonl", ".ndjson", ".jsonlines", ".csv", ".tsv", ".json", ".npy", ".npz", ".png", ".jpg",
     ".jpeg", ".wav", ".tif", ".tiff", ".webp", ".exr", ".bmp", ".gif", ".flac", ".mp3",
 )  # fmt: skip
 """Files of items, whose content is compared between trials."""
 RESULTS_LIMIT = 16
+"""Files of items that are copied out."""
 LOOKED_AT_LIMIT = 2_000
 """Files in caches of downloads that are compared, twice a trial; each takes about 4 us."""
 COPIED_BYTES = 64 << 20

@@ -29,6 +29,7 @@ from advisor.sandbox.base import Sandbox
 KEY = "key"
 """Name of the hidden file."""
 WAIT_S = 10.0
+"""Longest wait for a word of the forked program."""
 LONGEST_NAME = 100
 """Bytes of a socket's name; the kernel takes 107."""
 

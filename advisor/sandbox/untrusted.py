@@ -15,6 +15,7 @@ from advisor.sandbox import kernel
 from advisor.sandbox.path_policy import around, is_within, terminals
 
 SET_FLAGS, UP_AND_RUNNING = 0x8914, 0x41
+"""SIOCSIFFLAGS of netdevice(7), and IFF_UP with IFF_RUNNING."""
 
 
 def start_loopback() -> None:

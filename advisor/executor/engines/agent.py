@@ -31,6 +31,7 @@ from advisor.sandbox.capabilities import detect_isolation
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 STOP_LOOK_S = 0.05
+"""Time between looks for the file that says where all ranks stop."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 

@@ -173,9 +173,11 @@ def why_ended(said: str, code: int | None) -> Ending:
 
 
 TICK_S = 0.2
+"""Longest time until a wait for the agent notices an interruption."""
 CLOSE_S = 20.0
 """Longest wait for an agent's end, which removes its files."""
 SIGNAL_S = 5.0
+"""Longest wait for a carrier's end after each signal."""
 START_S = 120.0
 """Longest wait for an agent outside a queue: a dead controller tells nobody."""
 QUEUED = "queued and waiting"

@@ -25,7 +25,9 @@ SET_BY_RAY = ("OMP_NUM_THREADS",)
 SOON_S, SAY_S = 3.0, 10.0
 """Seconds to the first sentence on a wait, and between two."""
 PIECE = 1 << 16
+"""Bytes passed on at once."""
 LAST_WORDS_S = 5.0
+"""Longest wait for the rest of the agent's errors after its end."""
 TRIES = 3
 
 
