@@ -33,7 +33,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_an_option_that_nobody_typed_is_a_knob_and_a_candidate_adds_it(project) -> None:
     asked = invocation.resolve([], ["python", "predict.py", "--items", "40"])
     found = knobs.find(asked.command_line).knob("--batch-size")
-    assert (found.kind, found.value, found.editable) == ("batch_size", 1, True)
+    assert found.kind == "batch_size"
+    assert found.value == 1
+    assert found.editable is True
     assert asked.command_line.scalars["--batch-size"].given is False
     program = Program(
         command_line=asked.command_line, cwd=project, unit="sample",
@@ -140,7 +142,8 @@ def test_a_program_without_a_config_gets_a_tuned_command(gpu_advisor, project) -
     done = gpu_advisor.call(*words, cwd=project)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert (found["verdict"], found["config"]) == ("improved", "")
+    assert found["verdict"] == "improved"
+    assert found["config"] == ""
     assert [c["path"] for c in found["changes"]] == ["--batch-size"]
     assert found["changes"][0]["knob_class"] == "free", "it was seen not to train"
     batch = found["changes"][0]["new"]

@@ -113,7 +113,8 @@ def test_two_configs_are_tuned_written_and_reverted_together(project, call) -> N
     assert {name: (project / name).read_text() for name in texts} == texts
     found = result_of(call("optimize", *texts, *QUICK, "90s", *command))
     (change,) = found["changes"]
-    assert (change["document"], change["path"]) == ("data.yaml", "batch_size")
+    assert change["document"] == "data.yaml"
+    assert change["path"] == "batch_size"
     tuned = texts["data.yaml"].replace("1", str(change["new"]), 1)
     assert (project / "data.yaml").read_text() == tuned
     assert (project / "model.yaml").read_text() == texts["model.yaml"]
@@ -159,7 +160,8 @@ def test_each_refusal_has_its_code_one_message_and_writes_nothing(project, call,
     before = {path: path.read_bytes() for path in project.iterdir() if path.is_file()}
     code, expected, words = REFUSED[case]
     done = call("optimize", *words)
-    assert (done.returncode, done.stdout) == (code, ""), done.stderr
+    assert done.returncode == code, done.stderr
+    assert done.stdout == "", done.stderr
     assert expected in done.stderr
     assert not done.stderr.startswith("Traceback")
     after = {path: path.read_bytes() for path in project.iterdir() if path.is_file()}

@@ -122,7 +122,8 @@ def test_a_card_is_read_and_one_left_idle_is_the_first_line(project, profile, mo
 def test_a_config_brings_its_workload_and_is_not_changed(project, measured) -> None:
     text = (project / "infer.yaml").read_bytes()
     found = measured("infer.yaml")
-    assert (found["ok"], found["failure"]) == (True, None)
+    assert found["ok"] is True
+    assert found["failure"] is None
     assert found["unit"] == "signals"
     assert found["window"]["end"] > found["window"]["start"]
     assert found["units"] > 0

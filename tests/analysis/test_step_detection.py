@@ -147,7 +147,8 @@ def test_steps_of_an_episode_are_no_samples_of_a_batch() -> None:
     log = log_with(loaders=0)
     loop(log, "fffffffbs" + "fffffbs" + "fffffffffbs", 30)
     series = detected(log)
-    assert (series.unit, set(series.units)) == ("step", {1.0})
+    assert series.unit == "step"
+    assert set(series.units) == {1.0}
 
 
 @pytest.mark.parametrize(
@@ -186,10 +187,13 @@ def test_steps_that_are_only_counted_keep_the_roles_of_those_recorded() -> None:
     train(log, 20, start=now)
     del log.calls[calls:], log.backwards[calls:]
     found = detected(log)
-    assert (found.loader, found.batch, found.accumulation) == (0, 4, 1)
+    assert found.loader == 0
+    assert found.batch == 4
+    assert found.accumulation == 1
     assert found.steps == 159
     assert set(found.units) == {4}
-    assert (len(found.aside), found.aside[0].start) == (1, found.bounds[139])
+    assert len(found.aside) == 1
+    assert found.aside[0].start == found.bounds[139]
 
 
 def test_batches_that_are_skipped_while_steps_are_counted_are_no_units() -> None:
@@ -269,7 +273,8 @@ def test_a_validation_before_each_part_of_a_training_is_no_rollout(rows, fed) ->
         train_on(log, 64.0, int(10 * 20 * rows / 64))
     found = detected(log)
     assert not found.undecided
-    assert (found.counted, len(found.aside)) == ("update", 5)
+    assert found.counted == "update"
+    assert len(found.aside) == 5
 
 
 @pytest.mark.parametrize("same", [True, False])
@@ -474,7 +479,8 @@ def test_without_a_sign_the_unit_is_the_row_of_a_forward(given, shape) -> None:
     log = log_with(loaders=0)
     forwards(log, given, shape=shape)
     series = detected(log)
-    assert (series.unit, series.counted) == ("row of a forward", "row of a forward")
+    assert series.unit == "row of a forward"
+    assert series.counted == "row of a forward"
 
 
 @pytest.mark.parametrize(

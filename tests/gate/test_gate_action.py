@@ -132,7 +132,8 @@ def test_an_installation_that_fails_is_an_error_and_no_regression(repo, tmp_path
     runner = Runner(workspace=repo.path, temp=tmp_path, env={"PATH": "/nowhere"})
     found = runner.call(installs=True)
     assert found.code not in {0, 1}
-    assert (found.outputs["verdict"], found.outputs["pairs"]) == ("error", "0")
+    assert found.outputs["verdict"] == "error"
+    assert found.outputs["pairs"] == "0"
 
 
 @pytest.mark.slow
@@ -180,13 +181,15 @@ def test_another_repository_consumes_the_action(runner, repo) -> None:
     repo.on_github({"pull_request": {"base": {"sha": base, "ref": "main", **own}, "head": own}})
     runner.env["GITHUB_EVENT_PATH"] = repo.env["GITHUB_EVENT_PATH"]
     found = runner.call(**{name.replace("-", "_"): text for name, text in step["with"].items()})
-    assert (found.code, found.outputs["verdict"]) == (0, "pass"), found.log
+    assert found.code == 0, found.log
+    assert found.outputs["verdict"] == "pass", found.log
     assert found.outputs.keys() == OUTPUTS
     assert float(found.outputs["slowdown-pct"]) == pytest.approx(2, abs=0.3)
     assert found.summary.startswith("# Throughput: no regression, 2.")
     path = Path(found.outputs["report-json"])
     record = report.read(path)
-    assert (record.base.sha, record.workloads[0].name) == (base, "train")
+    assert record.base.sha == base
+    assert record.workloads[0].name == "train"
     posted, calls = comment_of(runner, path.read_text())
     assert "POST repos/us/x/issues/7/comments" in calls
     assert posted.strip() in path.with_name("gate-comment.md").read_text()
@@ -245,7 +248,8 @@ def test_inputs_are_literal(runner, repo) -> None:
     names = load(ACTION)["inputs"].keys() - shell
     found = runner.call(command="exit 1", **{name.replace("-", "_"): words for name in names})
     assert not list(runner.workspace.parent.rglob("hacked"))
-    assert (found.code, found.outputs["verdict"]) == (2, "error")
+    assert found.code == 2
+    assert found.outputs["verdict"] == "error"
 
 
 def test_modules_of_the_checkout_do_not_stand_in_for_ours(runner, repo) -> None:
@@ -253,7 +257,8 @@ def test_modules_of_the_checkout_do_not_stand_in_for_ours(runner, repo) -> None:
     repo.commit({"advisor/__init__.py": "raise SystemExit(0)", "advisor/__main__.py": ""})
     runner.env["PYTHONPATH"] = str(repo.path)
     found = runner.call(command="exit 1")
-    assert (found.code, found.outputs["verdict"]) == (0, "no-baseline"), found.log
+    assert found.code == 0, found.log
+    assert found.outputs["verdict"] == "no-baseline", found.log
     assert "first commit" in found.summary
 
 

@@ -57,7 +57,8 @@ def test_the_log_obeys_no_command_while_the_program_runs(capsys) -> None:
             raise KeyError
         opened, closed = capsys.readouterr().err.split()
         token = opened.removeprefix("::stop-commands::")
-        assert (len(token), closed) == (32, f"::{token}::")
+        assert len(token) == 32
+        assert closed == f"::{token}::"
         tokens.add(token)
     assert len(tokens) == 2
 
@@ -219,7 +220,8 @@ sys.exit(9)
 
 def test_what_a_failing_program_prints_is_shown_and_steers_nothing(two) -> None:
     found = two(STEADY.format(rate=100), HOSTILE).on_github().gate("--command", "python bench.py")
-    assert (found.code, found.outputs["verdict"]) == (2, "error")
+    assert found.code == 2
+    assert found.outputs["verdict"] == "error"
     commands = re.findall(r"^::(\S+)", found.stderr, re.MULTILINE)
     assert len(commands) == 3  # the guard, its end, our own annotation
     assert commands[0].startswith("stop-commands::")

@@ -53,8 +53,10 @@ def test_each_verdict_sets_outputs_and_exit_code_and_leaves_its_report_alone(two
     repo = two(base, head).on_github()
     found = repo.gate(*BENCH, *(word.format(head=repo.path) for word in flags))
     assert found.code == GATE_EXIT_CODES[verdict], found.stderr
-    assert (found.record.verdict, found.record.pairs) == (verdict, pairs)
-    assert (found.outputs["verdict"], found.outputs.keys()) == (verdict, OUTPUTS)
+    assert found.record.verdict == verdict
+    assert found.record.pairs == pairs
+    assert found.outputs["verdict"] == verdict
+    assert found.outputs.keys() == OUTPUTS
     assert found.record.base.sha == repo.git("rev-parse", "HEAD^")
     assert found.summary.startswith("# Throughput: ")
     assert report.title(found.record) in found.stdout
@@ -97,7 +99,8 @@ def test_the_whole_run_counts_where_no_rate_is_seen(two) -> None:
     found = two(program.format(0), program.format(0.5)).gate(*BENCH, *WARM_UPS)
     runs = {run.arm: run for run in found.record.programs[0].warm_ups}
     for run in runs.values():
-        assert (run.source, run.rates["command"].unit) == ("whole-run time", "run")
+        assert run.source == "whole-run time"
+        assert run.rates["command"].unit == "run"
     assert runs["head"].rates["command"].mean < 2
 
 
@@ -128,8 +131,10 @@ def test_workloads_of_the_settings_file_with_bounds_of_base(repo) -> None:
     repo.commit({"a.py": steady(60), "gpu-advisor.toml": settings.format(bound.format("90%"))})
     found = repo.gate("--workload", "a")
     (workload,) = found.record.workloads
-    assert (workload.verdict, workload.threshold) == ("regression", 0.03), found.stderr
-    assert (workload.name, workload.unit) == ("a", "image")
+    assert workload.verdict == "regression", found.stderr
+    assert workload.threshold == 0.03, found.stderr
+    assert workload.name == "a"
+    assert workload.unit == "image"
 
 
 def test_uncommitted_changes_are_head(repo) -> None:
@@ -145,7 +150,8 @@ def test_head_against_itself_measures_the_noise(repo) -> None:
     repo.commit({"bench.py": steady(100)})
     found = repo.gate(*BENCH, "--base-ref", "HEAD")
     (noise,) = found.record.workloads
-    assert (found.record.mode, noise.verdict) == ("noise", "pass")
+    assert found.record.mode == "noise"
+    assert noise.verdict == "pass"
     assert len(found.record.programs[0].pairs) == 12
     assert noise.noise_pct < 1
     assert "smallest threshold that equal code passes: --threshold 1%" in found.stdout
@@ -155,13 +161,15 @@ def test_a_history_grows_and_is_compared(repo) -> None:
     repo.commit({"bench.py": steady(100)})
     path = repo.out / "history.json"
     found = repo.gate(*BENCH, "--history", str(path), "--on-inconclusive", "warn")
-    assert (found.code, found.record.verdict) == (0, "no-baseline"), found.stderr
+    assert found.code == 0, found.stderr
+    assert found.record.verdict == "no-baseline", found.stderr
     kept = json.loads(path.read_text())
     (session,) = kept["sessions"]
     kept["sessions"] = [{**session, "value": 200 + n / 10} for n in range(12)]
     path.write_text(json.dumps(kept))
     found = repo.gate(*BENCH, "--history", str(path))
-    assert (found.code, found.record.verdict) == (1, "regression"), found.stderr
+    assert found.code == 1, found.stderr
+    assert found.record.verdict == "regression", found.stderr
 
 
 LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize 9\n"
@@ -223,7 +231,8 @@ def test_a_wrong_argument_touches_no_file(repo, wrong) -> None:
     for path in places:
         path.write_text("earlier")
     found = repo.gate(*BENCH, *wrong.split())
-    assert (found.code, found.stdout) == (2, "")
+    assert found.code == 2
+    assert found.stdout == ""
     assert wrong.partition("=")[0] in found.stderr
     assert {path.read_text() for path in places} == {"earlier"}
 
@@ -246,7 +255,8 @@ def test_what_cannot_be_measured_is_one_clear_error(repo, words, event, env, sai
     """Nothing of it was run."""
     repo.commit({"bench.py": "open('ran', 'w')"})
     found = repo.on_github(event, **env).gate(*words)
-    assert (found.code, found.outputs["verdict"]) == (2, "error")
+    assert found.code == 2
+    assert found.outputs["verdict"] == "error"
     (line,) = (line for line in found.stderr.splitlines() if line.startswith("gpu-advisor: "))
     assert said in line
     assert not (repo.path / "ran").exists()
@@ -284,7 +294,8 @@ def test_a_look_that_does_not_fit_is_not_begun(two) -> None:
     # five pairs sleep for 40 s; the warm-ups have 30 s for 8 s of sleep
     slow = "import time; time.sleep(4); print('throughput: 100')"
     found = two(slow, slow).gate(*BENCH, "--max-minutes", "0.5", "--bisect-exit")
-    assert (found.code, found.record.verdict) == (125, "inconclusive"), found.stderr
+    assert found.code == 125, found.stderr
+    assert found.record.verdict == "inconclusive", found.stderr
     assert not found.record.programs[0].pairs
     assert re.search(r"budget .* give --max-minutes \d+ or more", found.record.reason)
 
@@ -352,7 +363,8 @@ def test_a_signal_in_the_middle_ends_with_a_partial_report(two, number) -> None:
         gate.send_signal(number)
         stdout, stderr = gate.communicate()
     found = repo.ended(gate.returncode, stdout, stderr)
-    assert (found.code, found.outputs["verdict"]) == (4, "invalid"), stderr
+    assert found.code == 4, stderr
+    assert found.outputs["verdict"] == "invalid", stderr
     assert len(found.record.programs[0].pairs) == 1
     assert "Interrupted" in found.record.reason
     assert not alive(marker)
@@ -382,11 +394,13 @@ def test_a_throttled_card_is_invalid_and_says_why(two, tmp_path) -> None:
     repo = two(THROTTLED, THROTTLED)
     repo.env |= nvml_stub.build(tmp_path / "nvml").env(repo.env)
     found = repo.gate(*BENCH)
-    assert (found.code, found.record.verdict) == (4, "invalid"), found.stderr
+    assert found.code == 4, found.stderr
+    assert found.record.verdict == "invalid", found.stderr
     assert "software thermal slowdown" in found.record.workloads[0].reason
     assert found.record.host.gpus[0].name == "NVIDIA H100 80GB HBM3"
     pair = found.record.programs[0].pairs[0]
-    assert (pair.base.gpu.sm_clock_mhz, pair.head.gpu.sm_clock_mhz) == (1980, 1890)
+    assert pair.base.gpu.sm_clock_mhz == 1980
+    assert pair.head.gpu.sm_clock_mhz == 1890
     clock_alone = dataclasses.replace(pair.head.gpu, event_reasons=())
     assert "SM clock of head was" in (why_discard(pair.base.gpu, clock_alone) or "")
 

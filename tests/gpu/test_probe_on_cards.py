@@ -17,7 +17,9 @@ SHORT = MeasurePlan(measure_s=0.4, min_steps=5)
 def test_either_way_to_ask_for_tf32_is_read(way, on_cards) -> None:
     """Since torch 2.9 there are two, and to read the older after the newer was used raises."""
     effects = on_cards(*TRAIN, "--tf32", way, plan=SHORT).outcome.measured.effects
-    assert (effects.tf32, effects.device, effects.dtype) == (True, "cuda:0", "float32")
+    assert effects.tf32 is True
+    assert effects.device == "cuda:0"
+    assert effects.dtype == "float32"
     assert effects.cudnn_benchmark is None, "there is no convolution"
 
 
@@ -28,14 +30,16 @@ def test_a_tf32_what_if_leaves_both_ways_readable(on_cards) -> None:
     )
     reading = on_cards(*TRAIN, "--adam", "--reads-tf32", plan=plan).outcome.measured
     assert [(each.applied, each.why) for each in reading.overrides] == [(True, None)] * 2
-    assert (reading.effects.tf32, reading.effects.fused) == (True, True)
+    assert reading.effects.tf32 is True
+    assert reading.effects.fused is True
 
 
 def test_the_card_that_the_model_is_on_is_told(on_cards) -> None:
     """By UUID, with its memory; its stream is timed, and no context is opened on another card."""
     found = on_cards(*TRAIN, "--device", "cuda:1", cards=(LARGE, SMALL), plan=SHORT)
     (card,) = found.outcome.measured.cards
-    assert (card.index, card.name) == (1, SMALL.name)
+    assert card.index == 1
+    assert card.name == SMALL.name
     assert card.uuid == SMALL.uuid.removeprefix("GPU-")
     assert card.total_gib == 24
     assert found.truth.contexts == [1]
@@ -64,9 +68,11 @@ def test_a_replay_of_a_graph_is_a_step_and_nothing_of_ours_is_captured(on_cards)
     found = on_cards("--train", "--kernel", "8", "--graph", plan=SHORT)
     reading, truth = found.outcome.measured, found.truth
     assert reading.units_per_s == pytest.approx(4 / 0.008, rel=0.1)
-    assert (reading.step_kind, len(reading.losses)) == ("optimizer step", 4), "none is captured"
+    assert reading.step_kind == "optimizer step", "none is captured"
+    assert len(reading.losses) == 4, "none is captured"
     assert truth.captured
-    assert (truth.spoilt, [f for f in truth.captured if PROBE in Path(f).parents]) == ([], [])
+    assert truth.spoilt == []
+    assert [f for f in truth.captured if PROBE in Path(f).parents] == []
 
 
 def test_a_loss_that_is_kept_is_a_copy_and_skipped_updates_are_told(on_cards) -> None:

@@ -36,17 +36,23 @@ def fresh(root: Path, env: dict[str, str]) -> str:
 def test_a_card_is_described_in_full(nvml) -> None:
     (card,), note = nvml.call(gpu.read_gpus, {})
     assert note is None
-    assert (card.index, card.name, card.uuid) == (0, H100["name"], H100["uuid"])
+    assert card.index == 0
+    assert card.name == H100["name"]
+    assert card.uuid == H100["uuid"]
     assert card.memory_total_gib == pytest.approx(79.65, abs=0.01)
     assert card.memory_free_gib == pytest.approx(79.65 - 12 - 600 / 1024, abs=0.01)
-    assert (card.driver, card.compute_capability) == ("560.35.03", "9.0")
-    assert (card.power_limit_w, card.profile, card.mig) == (700.0, "h100-sxm", False)
+    assert card.driver == "560.35.03"
+    assert card.compute_capability == "9.0"
+    assert card.power_limit_w == 700.0
+    assert card.profile == "h100-sxm"
+    assert card.mig is False
 
 
 def test_what_a_card_withholds_is_none(nvml) -> None:
     nvml.stub.write({"count": 1, "err.memory": 4, "err.mig": 999})
     (card,), note = nvml.call(gpu.read_gpus, {})
-    assert (card.name, note) == ("unknown NVIDIA GPU", None)
+    assert card.name == "unknown NVIDIA GPU"
+    assert note is None
     assert {card.uuid, card.memory_total_gib, card.memory_free_gib, card.driver} == {None}
     assert {card.power_limit_w, card.compute_capability, card.profile, card.mig} == {None}
 
@@ -82,10 +88,12 @@ def test_a_card_cut_into_slices_appears_as_its_slices(nvml) -> None:
         ("MIG-bbbb", 0, True, None),
     ]
     (chosen,), _ = nvml.call(gpu.read_gpus, {"CUDA_VISIBLE_DEVICES": "MIG-bbbb"})
-    assert (chosen.uuid, chosen.memory_total_gib) == ("MIG-bbbb", 79.0)
+    assert chosen.uuid == "MIG-bbbb"
+    assert chosen.memory_total_gib == 79.0
     nvml.stub.write(H100, mig=1)
     (whole,), _ = nvml.call(gpu.read_gpus, {})
-    assert (whole.uuid, whole.mig) == (H100["uuid"], True)
+    assert whole.uuid == H100["uuid"]
+    assert whole.mig is True
 
 
 @pytest.mark.parametrize(

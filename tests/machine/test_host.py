@@ -53,14 +53,16 @@ def test_version_1_has_a_tree_a_controller(tmp_path, mount, group) -> None:
 
 
 def test_no_limit_is_none(tmp_path) -> None:
-    assert (host.cpu_quota(tmp_path), host.memory_limit_bytes(tmp_path)) == (None, None)
+    assert host.cpu_quota(tmp_path) is None
+    assert host.memory_limit_bytes(tmp_path) is None
     write(tmp_path, "proc/self/cgroup", "2:memory:/\n1:cpu:/\n0::/\n")
     write(tmp_path, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n")
     write(tmp_path, "sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n")
     write(tmp_path, "sys/fs/cgroup/memory/memory.limit_in_bytes", f"{UNLIMITED_V1}\n")
     write(tmp_path, "sys/fs/cgroup/cpu.max", "max 100000\n")
     write(tmp_path, "sys/fs/cgroup/memory.max", "max\n")
-    assert (host.cpu_quota(tmp_path), host.memory_limit_bytes(tmp_path)) == (None, None)
+    assert host.cpu_quota(tmp_path) is None
+    assert host.memory_limit_bytes(tmp_path) is None
 
 
 @pytest.mark.parametrize(

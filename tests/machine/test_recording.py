@@ -34,7 +34,9 @@ def test_only_samples_of_the_window_count() -> None:
     outside = replace(BUSY, gpu_mem_used_gib=70.0)
     seen = record(lambda t: odd if t == 2.0 else BUSY if 1 <= t <= 3 else outside)
     found = summary(seen, 1.0, 3.0)
-    assert (found.busy_samples, found.gpu_mem_used_gib, found.sm_clock_mhz) == (21, 33.0, 1500.0)
+    assert found.busy_samples == 21
+    assert found.gpu_mem_used_gib == 33.0
+    assert found.sm_clock_mhz == 1500.0
     assert found.event_reasons == ()
 
 
@@ -43,7 +45,8 @@ def test_readings_that_look_back_skip_the_first_second() -> None:
     found = summary(
         record(lambda t: replace(BUSY, gpu_util_pct=0.0, power_w=50.0) if t < 1 else BUSY)
     )
-    assert (found.gpu_util_pct, found.power_w) == (100.0, 300.0)
+    assert found.gpu_util_pct == 100.0
+    assert found.power_w == 300.0
 
 
 def test_clocks_and_event_reasons_are_those_of_busy_samples() -> None:
@@ -70,7 +73,8 @@ def test_clocks_and_event_reasons_are_those_of_busy_samples() -> None:
 )
 def test_busy_samples_are_told_by_utilisation_or_the_idle_bit(gpu, busy, clock) -> None:
     found = summary(record(gpu))
-    assert (found.busy_samples, found.sm_clock_mhz) == (busy, clock)
+    assert found.busy_samples == busy
+    assert found.sm_clock_mhz == clock
     assert ("sm_clock_mhz" in dict(found.gaps)) == (clock is None)
 
 
@@ -166,5 +170,6 @@ def test_each_missing_figure_has_its_reason() -> None:
     )
     assert withheld == {"energy_j": "not supported", "foreign_pids": "denied"}
     empty = summary(record(lambda _: BUSY), 100.0, 103.0)
-    assert (empty.gpu_util_pct, empty.busy_samples) == (None, None)
+    assert empty.gpu_util_pct is None
+    assert empty.busy_samples is None
     assert set(dict(empty.gaps).values()) == {NOT_READ}

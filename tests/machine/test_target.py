@@ -42,7 +42,8 @@ def test_a_target_is_the_card_itself_a_larger_one_or_neither(
     name, here, found, stood_in, note
 ) -> None:
     aimed = target.resolve(name, here)
-    assert (aimed.name, aimed.memory_cap_gib is not None) == (found, stood_in)
+    assert aimed.name == found
+    assert (aimed.memory_cap_gib is not None) is stood_in
     assert aimed.present == (not stood_in and "figures are those of" not in aimed.note)
     assert note in aimed.note
     assert bool(note) == bool(aimed.note)
@@ -70,7 +71,8 @@ def test_the_card_that_the_program_is_on_is_the_target() -> None:
     here = machine(H100, RTX_3090)
     aimed = target.resolve("auto", here)
     found = target.computed_on(aimed, here, on("1"))
-    assert (found.name, found.gpu) == ("rtx-3090", RTX_3090)
+    assert found.name == "rtx-3090"
+    assert found.gpu == RTX_3090
     assert target.computed_on(aimed, here, on("0")) == aimed
     assert target.computed_on(aimed, here, on(None)) == aimed, "an older torch does not say"
     named = target.resolve("rtx-3090", machine(H100))
@@ -81,8 +83,10 @@ def test_a_card_that_nvml_does_not_show_is_still_a_card() -> None:
     """In a container without NVML its memory is that of `mem_get_info`, never the host's."""
     nothing = target.resolve("auto", CPU_ONLY)
     found = target.computed_on(nothing, CPU_ONLY, on("7"))
-    assert (found.name, found.note) == ("rtx-3090", "")
-    assert (found.gpu.memory_free_gib, found.gpu.memory_total_gib) == (22.0, 24.0)
+    assert found.name == "rtx-3090"
+    assert found.note == ""
+    assert found.gpu.memory_free_gib == 22.0
+    assert found.gpu.memory_total_gib == 24.0
     assert "float16" in found.precisions
     a_slice = on("3", "NVIDIA H100 80GB HBM3 MIG 1g.10gb")
     assert target.computed_on(nothing, CPU_ONLY, a_slice).profile is None

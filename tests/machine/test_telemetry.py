@@ -32,7 +32,9 @@ def test_the_card_is_summed_up_from_library_to_telemetry(nvml) -> None:
         processes=f"{nvml.pid}:1000,{os.getpid()}:-", working=working,
     )  # fmt: skip
     found = nvml.call(watched)
-    assert (found.gpu_util_pct, found.power_w, found.gpu_mem_used_gib) == (97.0, 600.0, 12.0)
+    assert found.gpu_util_pct == 97.0
+    assert found.power_w == 600.0
+    assert found.gpu_mem_used_gib == 12.0
     assert (found.busy_samples or 0) > 10
     assert dict(found.event_reasons) == {"software power cap": 1.0}
     assert found.foreign_pids == 1
@@ -114,6 +116,7 @@ def test_several_cards_add_up() -> None:
     one = Telemetry(gpu_util_pct=90.0, power_w=300.0, energy_j=600.0)
     two = Telemetry(gpu_util_pct=50.0, power_w=200.0)
     both = merged([one, two])
-    assert (both.gpu_util_pct, both.power_w) == (70.0, 500.0)
+    assert both.gpu_util_pct == 70.0
+    assert both.power_w == 500.0
     assert both.energy_j is None
     assert merged([one]) == one

@@ -124,7 +124,8 @@ def test_what_a_what_if_did_the_patch_does_again(style, tmp_path) -> None:
         ast.parse(file.read_text())
     after = measured(work)
     for reading in (tried, after):
-        assert (reading.effects.workers, reading.effects.prefetch_factor) == (1, 4)
+        assert reading.effects.workers == 1
+        assert reading.effects.prefetch_factor == 4
         assert reading.effects.batch == 2 * BATCH
 
 
@@ -138,4 +139,5 @@ def test_the_autocast_that_was_tried_the_patch_does_again(tmp_path) -> None:
     name, _, line = (tried.effects.model_site or "").rpartition(":")
     edit = partial(patches.autocast_edit, int(line), "cpu", "bfloat16", widen=True)
     apply(work, patch_of(work / name, work, edit))
-    assert (tried.effects.dtype, measured(work).effects.dtype) == ("bfloat16", "bfloat16")
+    assert tried.effects.dtype == "bfloat16"
+    assert measured(work).effects.dtype == "bfloat16"

@@ -69,7 +69,10 @@ def test_compilation_is_kept_out_of_the_window(tmp_path) -> None:
     outcome = python(tmp_path, "whatif_loop.py", plan=plan, begin=compiling)
     reading, (record,) = outcome.measured, outcome.records
     seen = reading.effects
-    assert (seen.compiled, seen.workers, seen.batch, seen.dtype) == (True, 0, 4, "float32")
+    assert seen.compiled is True
+    assert seen.workers == 0
+    assert seen.batch == 4
+    assert seen.dtype == "float32"
     (outcome_of_eager,) = reading.overrides
     assert outcome_of_eager.cost_s
     waited_s = reading.window_start - record.measurement.first_step

@@ -75,7 +75,9 @@ def test_a_program_without_torch_runs_as_ever(python, tmp_path) -> None:
     alone = ran(*command, cwd=tmp_path / "cwd")
     (tmp_path / "cwd" / "made.txt").unlink()
     outcome = run(tmp_path, *command, plan=WHOLE)
-    assert (outcome.exit_code, outcome.stdout, outcome.stderr) == (4, alone.stdout, alone.stderr)
+    assert outcome.exit_code == 4
+    assert outcome.stdout == alone.stdout
+    assert outcome.stderr == alone.stderr
     assert (tmp_path / "cwd" / "made.txt").read_text() == "made"
     (record,) = outcome.records
     assert record.errors == ()
@@ -92,4 +94,6 @@ def test_the_pure_parts_compute_the_same(python, tmp_path) -> None:
 def test_an_isolated_python_runs_as_ever(python, tmp_path) -> None:
     """It is not reached: no boot file tells the launcher so."""
     outcome = run(tmp_path, str(python), "-I", "-c", "print('here')", plan=WHOLE)
-    assert (outcome.stdout.strip(), outcome.stderr, outcome.records) == ("here", "", ())
+    assert outcome.stdout.strip() == "here"
+    assert outcome.stderr == ""
+    assert outcome.records == ()

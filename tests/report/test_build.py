@@ -61,7 +61,9 @@ def test_a_card_that_the_program_leaves_idle_is_the_first_note() -> None:
     runs = {d: [a_run(effects=Effects(device=d))] for d in ("cpu", "cuda:0", None)}
     found = {device: verdict.unused_gpu(run, [gpu]) for device, run in runs.items()}
     assert found["cpu"].startswith("Your program does not use the RTX 4060: ")
-    assert (found["cuda:0"], found[None], verdict.unused_gpu(runs["cpu"], [])) == ("", "", "")
+    assert found["cuda:0"] == ""
+    assert found[None] == ""
+    assert verdict.unused_gpu(runs["cpu"], []) == ""
 
 
 def test_unchanged_needs_candidates_that_ran_and_lost(tmp_path) -> None:
@@ -76,10 +78,14 @@ def test_unchanged_needs_candidates_that_ran_and_lost(tmp_path) -> None:
 def test_improved_with_work_left_ends_as_partial_does(tmp_path) -> None:
     """A script that reads the exit code alone calls again with a larger budget."""
     done = report_of(tmp_path / "done", on_formula(load_s=1e-6))
-    assert (done.verdict, done.work_left, done.exit_code) == ("improved", False, 0)
+    assert done.verdict == "improved"
+    assert done.work_left is False
+    assert done.exit_code == 0
     slow = on_formula(load_s=1e-6, process_s=20.0)
     cut = report_of(tmp_path / "cut", slow, budget_s=200.0)
-    assert (cut.verdict, cut.work_left, cut.exit_code) == ("improved", True, 5)
+    assert cut.verdict == "improved"
+    assert cut.work_left is True
+    assert cut.exit_code == 5
 
 
 def test_a_batch_that_the_data_cannot_fill_is_the_reason(tmp_path) -> None:

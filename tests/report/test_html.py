@@ -100,7 +100,8 @@ def test_the_page_goes_beside_the_json_and_over_no_file_of_the_user(gpu_advisor,
     record.write_text(writing.dump(examples.partial()), encoding="utf-8")
     done = gpu_advisor.call("report", str(record), "--html", cwd=tmp_path)
     place = tmp_path / "report.html"
-    assert (done.returncode, done.stdout.strip()) == (0, str(place))
+    assert done.returncode == 0
+    assert done.stdout.strip() == str(place)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.json"]
     writing.claim(place, page=True)  # may be written again
     mine = tmp_path / "mine.html"

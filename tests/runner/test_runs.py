@@ -35,7 +35,9 @@ def test_a_training_program_is_measured_by_the_probe(make_trial) -> None:
     assert run.units_per_s > 0
     assert run.units > 0
     assert len(run.windows) > 1
-    assert (run.effects.batch, run.effects.workers, run.exit_code) == (8, 0, 0)
+    assert run.effects.batch == 8
+    assert run.effects.workers == 0
+    assert run.exit_code == 0
     assert run.peak_host_gib > 0.05
     assert run.telemetry.gaps
     assert run.files_created == ()
@@ -107,7 +109,8 @@ def test_a_whole_run_counts_as_one_where_nothing_else_can(make_trial) -> None:
     """The rate's source says so. Of a line that is redrawn the last state is shown."""
     script = r"printf '\033[31mred\033[0m\r\n 1%%\r100%%\ndone\377'; sleep 0.2"
     run = measured(make_trial("bash", "-c", script, plan=WHOLE))
-    assert (run.unit, run.units) == ("run", 1.0)
+    assert run.unit == "run"
+    assert run.units == 1.0
     assert run.units_per_s == pytest.approx(1 / run.wall_s)
     assert "whole run" in run.rate_source
     assert run.stdout_tail == "red\n100%\ndone\ufffd"
@@ -129,7 +132,8 @@ def test_files_written_outside_scratch_are_listed_where_nothing_isolates(
         os.utime(work / name, (1, 1))
     command = (sys.executable, "-c", WRITES)
     run = measured(make_trial(*command, plan=WHOLE, allow_writes=True))
-    assert (run.files_created, run.files_changed) == (("out/a",), ("log.txt", "old.txt"))
+    assert run.files_created == ("out/a",)
+    assert run.files_changed == ("log.txt", "old.txt")
     assert run.notes[0].startswith("not isolated: what the program writes is real")
     assert run.notes[1:] == ("the program changed or removed log.txt, old.txt",)
 
@@ -274,7 +278,8 @@ BUILDS_A_LOADER = (
 def test_a_program_that_fails_tells_what_it_came_to(make_trial) -> None:
     """The loader that it built is known, though it never took a step; of a network nothing is."""
     failure = failed(make_trial(sys.executable, "-c", BUILDS_A_LOADER))
-    assert (failure.effects.batch_asked, failure.effects.workers) == (7, None)
+    assert failure.effects.batch_asked == 7
+    assert failure.effects.workers is None
     failure = failed(make_trial(sys.executable, "-c", "raise RuntimeError(1)"))
     assert failure.effects is None
 
@@ -283,5 +288,7 @@ def test_a_run_of_which_only_effects_are_asked_stops_in_time(make_trial) -> None
     """A window that would take minutes is read as it stands."""
     plan = MeasurePlan(measure_s=300.0, longest_s=1.0)
     run = measured(make_trial(*program("fail_training", "never-ends"), plan=plan))
-    assert (run.effects.batch, run.effects.batch_asked, run.effects.workers) == (8, 8, 0)
+    assert run.effects.batch == 8
+    assert run.effects.batch_asked == 8
+    assert run.effects.workers == 0
     assert run.window_end - run.window_start < 60

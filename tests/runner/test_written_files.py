@@ -31,7 +31,8 @@ def read(folder: Path, name: str, content: bytes) -> ResultFile | None:
 def test_items_are_counted_and_the_first_ones_read(tmp_path, name, content, count, first) -> None:
     """A line that is not whole is no item."""
     found = read(tmp_path, name, content)
-    assert (found.items, found.first) == (count, first)
+    assert found.items == count
+    assert found.first == first
 
 
 @pytest.mark.parametrize(
@@ -56,7 +57,8 @@ def test_an_array_counts_its_rows_and_samples_wide_ones(tmp_path) -> None:
     np.savez(tmp_path / "p.npz", rows=rows, scale=np.float32(1.0), few=np.zeros(2))
     for name in ("p.npy", "p.npz"):
         (found,) = read_file(tmp_path / name, name)
-        assert (found.items, found.sampled) == (3, True)
+        assert found.items == 3
+        assert found.sampled is True
         assert found.first[0] == tuple(float(n) for n in range(0, 640, 10))
 
 
@@ -68,7 +70,9 @@ def test_a_picture_is_the_brightness_of_its_fields(tmp_path, mode, full) -> None
     picture.save(tmp_path / "p.png")
     (found,) = read_file(tmp_path / "p.png", "p.png")
     assert found.first[0][1:] == pytest.approx([*[1.0] * 4, *[0.0] * 4] * 8)
-    assert (found.items, found.sampled, found.digest) == (1, True, None)
+    assert found.items == 1
+    assert found.sampled is True
+    assert found.digest is None
 
 
 @pytest.mark.parametrize("name", ["p.npy", "p.png", "p.flac"])
@@ -78,7 +82,8 @@ def test_without_a_decoder_a_file_is_one_digest(tmp_path, name, monkeypatch) -> 
     one, same, other = (read(tmp_path, name, content) for content in (b"a", b"a", b"b"))
     assert one == same
     assert one.digest != other.digest
-    assert (one.items, one.first) == (1, ())
+    assert one.items == 1
+    assert one.first == ()
 
 
 def test_the_trials_own_output_folder_is_read_without_links(tmp_path) -> None:
@@ -89,4 +94,5 @@ def test_the_trials_own_output_folder_is_read_without_links(tmp_path) -> None:
     (tmp_path / "q.csv").symlink_to("/etc/passwd")
     written_at, (held,) = read_folder(str(tmp_path))
     assert len(written_at) == 1
-    assert (held.path, held.first) == ("made/p.jsonl", ((1.5,),))
+    assert held.path == "made/p.jsonl"
+    assert held.first == ((1.5,),)

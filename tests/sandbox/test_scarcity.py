@@ -118,7 +118,8 @@ def test_what_was_proven_is_reported_although_the_original_cannot_be_kept(
     assert "could not be kept" in done.stderr
     assert (project / "c.json").read_text() == '{"batch_size": 1}\n'
     report = json.loads((project / "report.json").read_text())
-    assert (report["verdict"], report["written"]) == ("improved", None)
+    assert report["verdict"] == "improved"
+    assert report["written"] is None
 
 
 READ_ONLY = "mount --bind project project; mount -o remount,bind,ro project"

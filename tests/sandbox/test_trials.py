@@ -78,7 +78,8 @@ def test_the_candidate_stands_in_the_place_of_the_config(do, project) -> None:
         "link.json", "mine.txt", "real.json", '{"batch":', '2}{"batch":', "2}640", "link.json",
     ]  # fmt: skip
     assert seen(project) == before
-    assert (run.files_created, run.notes) == ((), ())
+    assert run.files_created == ()
+    assert run.notes == ()
 
 
 def test_new_files_of_items_are_looked_into(do, project) -> None:

@@ -94,7 +94,8 @@ def test_the_overlay_holds(tmp_path, world) -> None:
 
 def test_where_proc_is_read_only_or_missing_landlock_holds_and_says_why(tmp_path) -> None:
     found = trial(tmp_path, "mount -o remount,bind,ro /proc", script="cat mine.txt")
-    assert (found.isolation, found.output) == ("landlock", "precious")
+    assert found.isolation == "landlock"
+    assert found.output == "precious"
     assert "/proc/self/" in found.why_not_better
     assert "Read-only file system" in found.why_not_better
 
@@ -201,7 +202,8 @@ def test_an_overlay_in_which_nothing_can_be_made_is_not_offered(tmp_path) -> Non
         for each in range(2)  # the kernel stacks no more
     )
     found = trial(tmp_path, world, script="cat mine.txt")
-    assert (found.isolation, found.output) == ("landlock", "precious")
+    assert found.isolation == "landlock"
+    assert found.output == "precious"
     assert f"nothing can be made in {tmp_path}/project: " in found.why_not_better
 
 

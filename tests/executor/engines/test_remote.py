@@ -328,7 +328,8 @@ def test_a_job_over_two_nodes_stops_and_is_told_as_one(tmp_path, gpu_advisor, br
         return
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert (found["ranks"], found["effects"]["group_batch"]) == (2, 40)
+    assert found["ranks"] == 2
+    assert found["effects"]["group_batch"] == 40
     assert of_steady_host(found["notes"]) == []
     assert " and " in done.stderr.partition("trials run on")[2].partition("\n")[0]
     own = 2 * 20 / (found["step_ms"] / 1000)
