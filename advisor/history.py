@@ -1,6 +1,8 @@
 """Store of every run: one sqlite file in the project's state folder.
 
-A key names sources, packages, command, values and plan; machines never mix.
+A key names all that a run depends on: sources, packages, command, values and plan; machines never
+mix. A changed source or an upgraded package makes another key, so that nothing in here is ever
+wrong, only unused: no run has to be deleted because the program has changed.
 """
 
 import contextlib
@@ -59,7 +61,11 @@ def trial_key(
 
 
 def program_key(cwd: Path, command: tuple[str, ...]) -> str:
-    """Digest of the sources and packages of `command`: others make runs stale."""
+    """Digest of the sources and packages of `command`: others make runs stale.
+
+    Sources by size and time of their last change, since a project may hold a gigabyte of them.
+    Files without `.py` are left out: programs write data and logs between their runs.
+    """
     lines = installed_packages(command, cwd)
     for path in _sources(cwd):
         with contextlib.suppress(OSError):  # gone meanwhile

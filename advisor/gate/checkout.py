@@ -1,6 +1,11 @@
 """Checkouts of both arms, and the code that differs.
 
-Git starts no program of a repository here: no hook, monitor, filter or prompt.
+Git starts no program of a repository here: no hook, monitor, filter or prompt. The code of a fork
+would else run outside of every wall, before it was measured.
+
+That both arms really ran their own code is observed. An editable install, a path in the command
+or PYTHONPATH may make both import the same files; the gate would then compare a commit with
+itself and be green for ever. So the probe tells which files each run has loaded.
 """
 
 import contextlib
@@ -359,7 +364,12 @@ def difference(
 
 
 def loaded(scratch: Path, top: Path, between: Difference) -> LoadedEntry:
-    """Files that a run reported as loaded, read as untrusted."""
+    """Files that a run reported as loaded, read as untrusted.
+
+    `foreign`: files of the other arm's checkout. `changed`: files that differ between the arms,
+    with a digest of what was loaded, also where that is a copy outside of both checkouts, such as
+    an installed package.
+    """
     foreign: list[str] = []
     changed: dict[str, str] = {}
     copies = between.by_content

@@ -1,6 +1,12 @@
 """History of one machine's sessions over days; docs/gate.md says which are red.
 
-A session, several fresh processes of head on one day, is the unit compared.
+A session, several fresh processes of head on one day, is the unit compared. Processes of one day
+share its temperature, its neighbours and its driver, and so differ less than days do: with each of
+them as a sample, nights would be red by chance.
+
+Two questions are asked of each session. Does it lie below what the window predicts? And do the
+latest few lie below the first half of the window, as after a slow decline of which no single
+night was red? A red session never joins the window, or the window would learn the slowdown.
 """
 
 import math
@@ -27,7 +33,9 @@ FEWEST_SESSIONS = 10
 LATEST = 5
 """Sessions in one drift test, with the new one."""
 ALPHA = 0.001
-"""Chance of a false alarm a session, over all the machine's series."""
+"""Chance of a false alarm a session, over all the machine's series.
+
+Judgement. Each of two tests may spend it, and it is divided by the number of series."""
 
 
 class DailyRate(Part):
@@ -95,7 +103,11 @@ def predict(
 def _drop(
     before: Sequence[float], after: Sequence[float], alpha: float
 ) -> tuple[float, float]:
-    """Fall of the mean, and the reach of chance."""
+    """Fall of the mean from `before` to `after`, and how far chance alone would reach.
+
+    The reach is Student's prediction interval: the mean of `after` scatters, and so does the mean
+    of `before` that it is held against.
+    """
     n = len(before)
     spread = statistics.stdev(before) * math.sqrt(1 / len(after) + 1 / n)
     reach = stats.t_quantile(1 - alpha, n - 1) * spread

@@ -1,7 +1,9 @@
 """Patches for Python code: loader arguments, global statements, calls of a model.
 
-Without a certain place there is no patch. The edited source is parsed again and must be
-the tree that was meant. Files are only read.
+Without a certain place there is no patch: a wrong one costs its user more than none. Each edit is
+made twice, as splices of the text, so that all other bytes stay, and on the syntax tree, which
+says what is meant. The spliced text is parsed again and must be that tree. A quote, a bracket
+or a line end that was misread is found by this, without a rule for each. Files are only read.
 """
 
 import ast
@@ -53,7 +55,11 @@ Edit = Callable[[Source], list[Splice] | None]
 def loader_edit(
     line: int, values: Mapping[str, JsonScalar], source: Source
 ) -> list[Splice] | None:
-    """Set literals of the DataLoader call at `line`, or of the only TrainingArguments."""
+    """Set literals of the DataLoader call at `line`, or of the only TrainingArguments.
+
+    transformers builds its loader inside a method of its Trainer, so the line that was seen is the
+    call of that method. The values then belong into the arguments that the file gives it.
+    """
     calls = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call)]
     here = [call for call in calls if _covers(call, line)]
     loader_names = _loader_names(source)
@@ -70,7 +76,10 @@ def loader_edit(
 
 
 def statement_edit(statement: str, source: Source) -> list[Splice] | None:
-    """Insert `statement`, which sets a flag of torch, after the first imports."""
+    """Insert `statement`, which sets a flag of torch, after the first imports.
+
+    None where the file has the flag already, since its own line may run later and win.
+    """
     (wanted,) = ast.parse(statement).body
     body = source.tree.body
     start = 0 if ast.get_docstring(source.tree, clean=False) is None else 1
@@ -95,7 +104,12 @@ def _loader_names(source: Source) -> set[str]:
 def _set_arguments(
     source: Source, call: ast.Call, values: Mapping[str, JsonScalar]
 ) -> list[Splice] | None:
-    """Splice `values` into `call`, and into the tree."""
+    """Splice `values` into `call`, and into the tree; None unless that is certain.
+
+    What stands there must be a literal, or a name that is one. An expression may be needed as it
+    is, and `*args` may hold any argument. `**options` may hold a name too, and a repeated one
+    raises: so missing names are put behind it in a dict, where the later value wins.
+    """
     splats = [keyword for keyword in call.keywords if keyword.arg is None]
     named = {keyword.arg: keyword for keyword in call.keywords if keyword.arg}
     starred = any(isinstance(arg, (ast.Starred, ast.GeneratorExp)) for arg in call.args)

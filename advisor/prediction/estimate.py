@@ -1,4 +1,14 @@
-"""Estimates of speed, memory and price of a traced program on cards."""
+"""Estimates of speed, memory and price of a traced program on cards.
+
+Each operation takes as long as the slower of its arithmetic and its memory traffic would at the
+card's peak rates, of which programs reach a share (the roofline). The sum of all is the card's
+time, and the host's time to launch them runs beside it: a step takes the longer of both.
+
+Shares of a peak are fitted for classes of operations and not for models, so that they hold for a
+model that nobody has published. What that costs is in `VALIDATED`, which every figure is given
+with. Where a card of this host has timed the program, its time scales the estimate, and only the
+ratio of both cards is predicted.
+"""
 
 import bisect
 from collections.abc import Mapping, Sequence

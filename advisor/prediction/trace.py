@@ -56,7 +56,12 @@ def parse(content: Mapping[str, object], batch: float) -> Trace:
 
 
 def at_batch(small: Trace, large: Trace, batch: float) -> Trace:
-    """Trace of another batch, linear in it. Raises PredictionError."""
+    """Trace of another batch, linear in it. Raises PredictionError.
+
+    By a line through two traced batches, as weights and optimizer state do not grow with the batch.
+    Both must have done the same operations in the same order: a program that branches on its
+    batch has no line.
+    """
     names = [[op.name for op in each.ops] for each in (small, large)]
     same = names[0] == names[1] and len(small.held) == len(large.held)
     freed = [[min(event, 0.0) for event in each.events] for each in (small, large)]
