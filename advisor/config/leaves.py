@@ -1,4 +1,10 @@
-"""Scalars of a document: paths, values and places."""
+"""Scalars of a document: paths, values and places.
+
+A document is never written anew from its values: comments, order and spelling would change in a
+file that somebody else maintains. Each scalar knows where it stands in the text, and an edit
+replaces that stretch and nothing else. A scalar that cannot be replaced so, such as an alias of
+another, says why.
+"""
 
 import re
 from bisect import bisect_right
@@ -116,6 +122,7 @@ def spliced(text: str, splices: Iterable[Splice]) -> str:
 
 
 def spelled(text: str, leaves: Iterable[Scalar], syntax: Syntax) -> Iterator[Scalar]:
+    """Leaves with their spelling and comment, and the reason where they cannot be edited."""
     starts = line_starts(text)
     for leaf in leaves:
         own, comment = text[leaf.start : leaf.end], None

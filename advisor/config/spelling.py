@@ -26,7 +26,11 @@ _BOOLEANS = (("true", "false"), ("yes", "no"), ("on", "off"))
 
 
 def in_family(value: JsonScalar, old: JsonScalar, text: str) -> JsonScalar:
-    """`value` like `old`, spelled `text`: quoted, float and whole stay so."""
+    """`value` like `old`, spelled `text`: quoted, float and whole stay so.
+
+    A program may parse what stands in quotes itself, or check for the type: a rate that was 1.0
+    must not become 1, and a quoted count stays a quoted count.
+    """
     if isinstance(old, str) and text[:1] in ("'", '"'):
         if isinstance(value, bool) and old.lower() in _BOOLEANS[0]:
             return spell_boolean(value, old)

@@ -1,4 +1,8 @@
-"""YAML as PyYAML composes it; no tag is constructed, aliases stay shared."""
+"""YAML as PyYAML composes it; no tag is constructed, aliases stay shared.
+
+PyYAML's nodes carry the places at which they stand, which its loaded values do not. The reader is
+the one that most programs use, so that `on`, `1_000` or `1e-4` mean here what they mean there.
+"""
 
 import re
 from collections.abc import Iterator
@@ -28,6 +32,7 @@ _resolve: Any = Resolver().resolve
 
 
 def parse(text: str, name: str) -> list[Scalar]:
+    """Scalars of a document, called `name` in messages. Raises ConfigSyntaxError."""
     try:
         _refuse_deep(text, name)
         documents = list(yaml.compose_all(text, Loader=_LOADER))

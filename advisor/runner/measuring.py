@@ -1,6 +1,10 @@
 """Measurement of running processes by their event logs.
 
 Known steps are only counted. With a full window the process stops, or goes on to its parts.
+
+Ranks that update together must stop at the same step: one that leaves alone lets the others
+wait in a collective until their limit, and their windows are lost with them. So one rank decides,
+and all are told the event and the count at which to stop, which lies a little ahead of them.
 """
 
 import contextlib
@@ -27,6 +31,7 @@ from advisor.model import BEFORE_TRAINING, MeasurePlan
 from advisor.runner.process_records import ProcessRecord
 
 READ_BYTES = 64 << 20
+"""Bytes of a log that are read at once."""
 LOG_BYTES = 1 << 30
 """A longer log is not read on."""
 SPENT_SHARE = 0.05
@@ -58,7 +63,10 @@ class Measuring:
     """Event logs of a trial's processes, and their commands."""
 
     def __init__(
-        self, folder: str | Path, plan: MeasurePlan, at_end: Callable[[], object] = int
+        self,
+        folder: str | Path,
+        plan: MeasurePlan,
+        at_end: Callable[[], object] = lambda: None,
     ) -> None:
         self._folder = Path(folder)
         self._at_end = at_end
@@ -76,6 +84,7 @@ class Measuring:
             self._heed_other_node([record.pid for record in ranks])
 
     def finish(self, records: Sequence[ProcessRecord]) -> tuple[ProcessRecord, ...]:
+        """The records with their measurements, of logs that grow no more."""
         return tuple(map(self._finished, records))
 
     def _look(self, record: ProcessRecord, records: Sequence[ProcessRecord]) -> None:

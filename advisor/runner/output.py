@@ -19,6 +19,7 @@ from advisor.model import OutputPattern
 from advisor.runner.resources import Reading
 
 TAIL_BYTES = 64 * 1024
+"""End of a stream that is kept as text."""
 LEAST_UNITS, MOST_UNITS = 1e-15, 1e15
 """A line that tells more, less, or no finite number, counts as one unit; it may tell of none."""
 MARKS = 1024

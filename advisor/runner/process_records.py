@@ -38,6 +38,7 @@ from advisor.runner.output import plain
 NOTHING_MEASURED = Measurement()
 
 LARGEST_BYTES = 16 << 20
+"""A longer record is not read."""
 Count = Annotated[int, Field(ge=0, le=1 << 53)]
 """Of steps and the like: a float holds it exactly."""
 Ranks = Annotated[int, Field(ge=1, le=1 << 24)]
@@ -49,6 +50,8 @@ UNBOUNDED = {"losses", "arguments", "trace"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramException:
+    """Exception of the program: one that ended it, or one that came out of its work."""
+
     type: str
     message: str
     where: str
@@ -71,6 +74,8 @@ class ProgramException:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRecord:
+    """What the probe told of one process of the program."""
+
     pid: int
     ppid: int | None = None
     boot_time: Moment | None = None
@@ -95,13 +100,17 @@ class ProcessRecord:
     writes: tuple[str, ...] = ()
     """New files that Python opened for writing outside scratch."""
     altered: tuple[str, ...] = ()
+    """The user's files that were changed, where that was allowed."""
     errors: tuple[str, ...] = ()
-    """The probe's own; it survives some: see `state`."""
+    """Errors of the probe itself; it survives some: see `state`."""
     notes: tuple[str, ...] = ()
+    """Sentences for the user."""
 
     # the fields below are known once the process stopped or exited
     losses: tuple[float, ...] = ()
+    """Losses of the first and of the latest backward passes."""
     arguments: dict[str, JsonScalar] = field(default_factory=dict)
+    """Values that the program parsed from its command line, by destination."""
     memory: dict[str, Finite] = field(default_factory=dict)
     """Peaks of the device's allocator: allocated_gib, reserved_gib, alloc_retries."""
     card: Card | None = None
