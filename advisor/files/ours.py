@@ -1,6 +1,8 @@
 """Output files: claimed before anything is spent, written whole.
 
-A place is ours if it holds nothing, an empty file, or one with our mark.
+A place is ours if it holds nothing, an empty file, or one with our mark. All places are checked
+before the first trial, since to learn after an hour that the report cannot be written is too late.
+They are checked again as they are written: in that hour somebody may have put a file there.
 """
 
 import os
@@ -24,7 +26,7 @@ MARKS = {
 """By suffix: mark of an output, on a line near its start or end."""
 
 LEAST_BYTES = 1 << 16
-"""Disk space needed for an output."""
+"""Room that a disk must have for an output, which is tried by writing so much."""
 _LOOKED_AT = 512
 """Bytes at either end that may hold a file's mark."""
 

@@ -1,4 +1,9 @@
-"""Usable CPUs, memory and shared memory of the host."""
+"""Usable CPUs, memory and shared memory of the host.
+
+What a machine has is not what a program may use. Containers and schedulers give a part of it,
+by affinity, by a quota of a cgroup, or by a promise that is only in the environment; the smallest
+of these holds. A program that counts all CPUs starts workers that wait for each other.
+"""
 
 import math
 import os
@@ -78,7 +83,11 @@ def _memory_limit(folder: Path) -> int | None:
 
 
 def memory_room_bytes(root: Path = ROOT) -> int | None:
-    """Free memory below the tightest limit, with cached files, or None."""
+    """Free memory below the tightest limit, or None without a limit.
+
+    Cached files count as free: a cgroup's use includes them, and the kernel drops those that were
+    not used lately before it lets a program run out.
+    """
     room = []
     for folder in cgroup_folders(root, "memory"):
         limit = _memory_limit(folder)

@@ -16,15 +16,22 @@ class GpuProfile:
     match: tuple[str, ...]
     """Device names (lower case) that mean this card."""
     memory_gib: float
+    """Memory of the card; a program gets less."""
     bandwidth_gb_per_s: float
+    """Peak rate of its memory, in 1e9 bytes a second."""
     fp32_tflops: float
+    """Peak rate in float32 without tensor cores, in 1e12 operations a second."""
     tf32_tflops: float | None = None
+    """Peak rate of dense products on tensor cores; None: it has none for this type."""
     bf16_tflops: float | None = None
     fp16_tflops: float | None = None
     tdp_w: float
+    """Power at which it may run for long."""
     compute_capability: str
     context_mib: int
+    """Memory that a CUDA context of one process takes on it."""
     source: str
+    """Page of each figure; what has none is called not sourced."""
     short: str | None = None
     """Family name that means this card: `h100`."""
     launch_s: float | None = None

@@ -47,16 +47,17 @@ def all_of(states: Iterable[Path]) -> list[tuple[Path, Report]]:
 
 def history(kept: Sequence[tuple[Path, Report]], report: Report) -> list[HistoryEntry]:
     """Earlier calls for the same configs, or the same command, the newest first."""
-    same = [
-        (place, each)
-        for place, each in kept
-        if (each.config, each.config or each.command)
-        == (report.config, report.config or report.command)
-    ]
+    same = [(place, each) for place, each in kept if _is_same_call(each, report)]
     return [entry(place, each) for place, each in reversed(same)]
 
 
+def _is_same_call(one: Report, other: Report) -> bool:
+    """True for the same configs, whatever the command; without configs for the same command."""
+    return one.config == other.config and bool(one.config or one.command == other.command)
+
+
 def entry(place: Path, report: Report) -> HistoryEntry:
+    """A kept report in one line: its gain, or what else came out."""
     gain = report.gain.text if report.gain and report.verdict == "improved" else ""
     written = "" if report.written or not gain else ", not written"
     said = f"{gain}{written}" or view.outcome(report).lower()

@@ -30,6 +30,10 @@ ISOLATION = {
 
 
 def optimize_report(tuning: FinishedTuning) -> Report:
+    """report.json of a call that has ended, whatever came out of it.
+
+    Every sentence is made where it is decided, here or in `verdict.py`; rendering adds none.
+    """
     state, winner = tuning.state, tuning.winner
     objective = state.context.objective
     before, after = sides(tuning)
@@ -41,6 +45,7 @@ def optimize_report(tuning: FinishedTuning) -> Report:
     best = verdict.best_candidate(tuning) if outcome == "partial" else None
     steps = next_actions(tuning, best)
     verdicts = (state.verdict_on(knob) for knob in state.of_kind("num_workers"))
+    # where the search settled the number of workers, no report advises another one
     workers = {each.outcome for each in verdicts if each} & {"kept", "found"}
     return Report(
         verdict=outcome,

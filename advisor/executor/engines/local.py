@@ -15,7 +15,11 @@ from advisor.runner.trial import run_trial
 
 
 class LocalEngine:
-    """Engine of one machine."""
+    """Engine of one machine.
+
+    While entered it holds the lock of its card, or of the host. Further equal cards are held where
+    nobody else measures on them; without them trials run one after another.
+    """
 
     def __init__(self, settings: EngineSettings | None = None) -> None:
         self._settings = settings or EngineSettings()
