@@ -16,7 +16,7 @@ from typing import Any, Literal
 from advisor import files, masking, numbers, settings
 from advisor.analysis import trend
 from advisor.commands import invocation, output
-from advisor.commands.measuring import node_of, program_of, session_of
+from advisor.commands.measuring import measuring_of, node_of, program_of
 from advisor.errors import BudgetTooSmallError, TrialFailedError, UsageError
 from advisor.executor.comparison import UNDER_LOAD, Comparison, work_differences
 from advisor.executor.executor import Executor
@@ -311,7 +311,7 @@ def measure(arms: list[Arm], args: argparse.Namespace, started: float) -> dict[s
     first = arms[0].asked
     with contextlib.ExitStack() as stack:
         node = stack.enter_context(node_of(args.engine, first))
-        session = session_of(first, node=node, budget_s=args.budget, wait_s=args.wait)
+        session = measuring_of(first, node=node, budget_s=args.budget, wait_s=args.wait)
         executor = stack.enter_context(session.executor(started, earlier_calls=False))
         executor.programs = {
             arm.name: program_of(arm.asked, session.target) for arm in arms

@@ -1,4 +1,4 @@
-"""Sessions of calls that measure: program, machine, engine and executor."""
+"""What calls measure: program, machine, engine and executor."""
 
 import contextlib
 import itertools
@@ -156,7 +156,7 @@ def node_of(engine: str, asked: Invocation) -> Iterator[Connection | None]:
         yield node
 
 
-def session_of(
+def measuring_of(
     asked: Invocation,
     *,
     node: Connection | None = None,
@@ -166,7 +166,7 @@ def session_of(
     seed: int | None = None,
     wait_s: float = 0.0,
 ) -> MeasuringCall:
-    """Session of a call, with its warnings on stderr."""
+    """What a call measures, with its warnings on stderr."""
     require_program(asked.argv, asked.cwd, asked.environ)
     machine = node.machine if node else read_machine()
     aimed = targets.resolve(target, machine)

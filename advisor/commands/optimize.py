@@ -11,7 +11,7 @@ from pathlib import Path
 
 from advisor import config as documents, errors, files, knobs, objective
 from advisor.commands import each_engine, invocation, output
-from advisor.commands.measuring import MeasuringCall, node_of, session_of
+from advisor.commands.measuring import MeasuringCall, measuring_of, node_of
 from advisor.config.originals import Versions
 from advisor.errors import AdvisorError
 from advisor.executor.executor import Executor
@@ -107,16 +107,18 @@ def tune(args: argparse.Namespace, command: list[str] | None) -> Report:
     """Tune on one engine; write config and report. Raises AdvisorError."""
     started = time.monotonic()
     with contextlib.ExitStack() as stack:
-        job = prepare(args, command, stack)
-        for versions in job.versions:
+        call = prepare(args, command, stack)
+        for versions in call.versions:
             stack.enter_context(versions.held())
-        executor = job.session.executor(started, earlier_calls=not args.fresh, several=True)
+        executor = call.measuring.executor(
+            started, earlier_calls=not args.fresh, several=True
+        )
         lab = stack.enter_context(executor)
-        job.context = context_of(job)
+        call.context = context_of(call)
         problem: AdvisorError | None = None
         stop: Stop | None = None
         try:
-            stop = job.search(lab)
+            stop = call.search(lab)
         except (
             errors.InterruptedByUserError,
             errors.EngineError,
@@ -125,18 +127,18 @@ def tune(args: argparse.Namespace, command: list[str] | None) -> Report:
             problem = end
         else:
             refuse_without_result(stop)
-        report, refused = conclude(job, lab, stop, wall_s=time.monotonic() - started)
+        report, refused = conclude(call, lab, stop, wall_s=time.monotonic() - started)
         problem = problem or refused
-        state = job.asked.state()
+        state = call.asked.state()
         earlier = archive.history(archive.all_of([state]), report)
         report = report.model_copy(update={"history": earlier})
         kept = archive.keep(state, report)
         stays = report.unfinished and writing.holds_finished(args.report)
         if stays:
             note = f"{args.report} is still that of an earlier call, which finished"
-            job.session.progress.note(f"{note}; this call's is {kept}" if kept else note)
+            call.measuring.progress.note(f"{note}; this call's is {kept}" if kept else note)
     if not stays:
-        writing.write(report, args.report, job.report)
+        writing.write(report, args.report, call.report)
     if problem is not None:
         raise problem
     if stop is not None and stop.reason == "budget-too-small":
@@ -153,7 +155,7 @@ class TuningCall:
     args: argparse.Namespace
     typed: tuple[str, ...]
     """Command, if typed after `--`."""
-    session: MeasuringCall
+    measuring: MeasuringCall
     objective: objective.Objective
     versions: tuple[Versions, ...]
     """Originals of each config, or of the settings file beside the command."""
@@ -166,35 +168,38 @@ class TuningCall:
 
     @property
     def asked(self) -> invocation.Invocation:
-        return self.session.asked
+        return self.measuring.asked
 
     def search(self, lab: Executor) -> Stop:
         """Run requests until the tuner stops."""
-        stage, session = "", self.session
+        stage, measuring = "", self.measuring
         while True:
             turn = next_request(self.context, self.answers)
             if isinstance(turn, Stop):
                 return turn
             if turn.request.purpose != stage:
-                unused = verdict.unused_gpu(turn.state.originals, session.machine.gpus)
+                unused = verdict.unused_gpu(turn.state.originals, measuring.machine.gpus)
                 if stage == "baseline" and unused:
-                    session.progress.note(unused)
+                    measuring.progress.note(unused)
                 if stage == "baseline" and turn.state.originals:
-                    session.progress.note(plan_of(turn.state).sentence)
+                    measuring.progress.note(plan_of(turn.state).sentence)
                 stage = turn.request.purpose
-                session.progress.stage(stage)
+                measuring.progress.stage(stage)
             self.answers.append(lab.answer(turn.request, turn.ahead))
             if stage == "baseline":
                 self.correct(self.answers[-1])
 
     def correct(self, answer: Result) -> None:
         """Take memory and precisions of the card that ran."""
-        run, session = answer.run if isinstance(answer, TrialResult) else None, self.session
+        run, measuring = (
+            answer.run if isinstance(answer, TrialResult) else None,
+            self.measuring,
+        )
         if run is None or not run.cards:
             return
-        aimed = target.computed_on(session.target, session.machine, run.cards[0])
-        if aimed != session.target:
-            self.session = replace(session, target=aimed)
+        aimed = target.computed_on(measuring.target, measuring.machine, run.cards[0])
+        if aimed != measuring.target:
+            self.measuring = replace(measuring, target=aimed)
             self.context = replace(context_of(self), has_gpu=True)
 
 
@@ -219,7 +224,7 @@ def prepare(
     output = files.claim(elsewhere, never=asked.paths, like=like, overwrite=args.overwrite)
     defaults = asked.settings.defaults
     node = held.enter_context(node_of(args.engine, asked))
-    session = session_of(
+    measuring = measuring_of(
         asked,
         node=node,
         target=args.target or defaults.target,
@@ -232,8 +237,8 @@ def prepare(
     return TuningCall(
         args=args,
         typed=tuple(command or ()),
-        session=session,
-        objective=objective_of(args, asked, session.machine),
+        measuring=measuring,
+        objective=objective_of(args, asked, measuring.machine),
         versions=tuple(Versions(state, path) for path in asked.kept_for),
         report=report,
         output=output,
@@ -304,17 +309,17 @@ def refuse_without_result(stop: Stop) -> None:
         raise errors.TrialFailedError(result.kind, msg)
 
 
-def quality_key(job: TuningCall) -> str:
+def quality_key(call: TuningCall) -> str:
     """Identity of what the quality command measures."""
-    program = job.session.program
+    program = call.measuring.program
     argv = program.argv(Candidate(), program.commands["quality"])
-    return measure_key(job.asked.workload.quality, argv)
+    return measure_key(call.asked.workload.quality, argv)
 
 
-def context_of(job: TuningCall) -> TuningContext:
+def context_of(call: TuningCall) -> TuningContext:
     """All that is known before the first process."""
-    kept = job.versions[0].quality_reference(quality_key(job)) or {}
-    asked, session, machine = job.asked, job.session, job.session.machine
+    kept = call.versions[0].quality_reference(quality_key(call)) or {}
+    asked, measuring, machine = call.asked, call.measuring, call.measuring.machine
     ram_gib = 0.9 * machine.ram_limit_gib
     return TuningContext(
         sources=tuple(
@@ -322,34 +327,34 @@ def context_of(job: TuningCall) -> TuningContext:
             for each in (*asked.configs, asked.command_line)
         ),
         workload=asked.workload,
-        objective=job.objective,
+        objective=call.objective,
         cpus=machine.cpus,
-        memory_limit_gib=target.memory_limit_gib(session.target, ram_gib),
+        memory_limit_gib=target.memory_limit_gib(measuring.target, ram_gib),
         host_memory_gib=ram_gib,
-        precisions=session.target.precisions,
+        precisions=measuring.target.precisions,
         has_gpu=bool(machine.gpus),
         smallest_gain=asked.settings.defaults.smallest_gain,
-        budget_s=session.budget_s,
-        safe=job.args.safe,
-        measure_s=job.args.window,
+        budget_s=measuring.budget_s,
+        safe=call.args.safe,
+        measure_s=call.args.window,
         quality_reference=tuple(kept.items()),
     )
 
 
 def conclude(
-    job: TuningCall, lab: Executor, stop: Stop | None, *, wall_s: float
+    call: TuningCall, lab: Executor, stop: Stop | None, *, wall_s: float
 ) -> tuple[Report, AdvisorError | None]:
     """Write the result and complete the report: a dry run's if refused."""
-    state = (stop or next_request(job.context, job.answers)).state
+    state = (stop or next_request(call.context, call.answers)).state
     winner = proven_candidate(state) if stop is not None else Candidate()
     written: tuple[Path, ...] = ()
     refused: AdvisorError | None = None
     try:
-        if state.quality.reference and not job.context.quality_reference:
+        if state.quality.reference and not call.context.quality_reference:
             reference = dict(state.quality.reference)
-            job.versions[0].keep_quality_reference(quality_key(job), reference)
-        if not job.args.dry_run:
-            written = write_tuned(job, winner)
+            call.versions[0].keep_quality_reference(quality_key(call), reference)
+        if not call.args.dry_run:
+            written = write_tuned(call, winner)
     except AdvisorError as problem:
         refused = problem
     report = build.optimize_report(
@@ -360,18 +365,18 @@ def conclude(
             winner=winner,
             decisions=decisions(state, winner, lab.attempts, stop),
             advice=proven_advice(state, lab.program),
-            machine=job.session.machine,
-            diff=diff_of(job.session.program, winner),
-            configs=job.asked.paths,
-            report=job.args.report,
+            machine=call.measuring.machine,
+            diff=diff_of(call.measuring.program, winner),
+            configs=call.asked.paths,
+            report=call.args.report,
             written=written,
-            dry_run=job.args.dry_run or refused is not None,
-            command=job.asked.command,
-            target=job.session.target,
+            dry_run=call.args.dry_run or refused is not None,
+            command=call.asked.command,
+            target=call.measuring.target,
             wall_s=wall_s,
             words=(
-                *without_budget(job.args.words),
-                *(("--", *job.typed) if job.typed else ()),
+                *without_budget(call.args.words),
+                *(("--", *call.typed) if call.typed else ()),
             ),
         )
     )
@@ -397,17 +402,17 @@ def diff_of(program: Program, winner: Candidate) -> str:
     return "\n".join(diffs)
 
 
-def write_tuned(job: TuningCall, winner: Candidate) -> tuple[Path, ...]:
+def write_tuned(call: TuningCall, winner: Candidate) -> tuple[Path, ...]:
     """Write the tuned configs, all or none; return their paths."""
     done: list[Path] = []
     with contextlib.ExitStack() as undo:
-        for config, versions in zip(job.asked.configs, job.versions, strict=False):
-            path, new = Path(config.name), job.session.program.content(config, winner)
+        for config, versions in zip(call.asked.configs, call.versions, strict=False):
+            path, new = Path(config.name), call.measuring.program.content(config, winner)
             if new == config.raw:
                 continue
-            if job.output.places:
-                job.output.write(job.args.output, new)
-                return (job.args.output,)
+            if call.output.places:
+                call.output.write(call.args.output, new)
+                return (call.args.output,)
             changes = [
                 change for change in winner.changes if change.document == config.name
             ]

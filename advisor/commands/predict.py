@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from advisor import files, knobs, numbers
 from advisor.commands import invocation, output
-from advisor.commands.measuring import MeasuringCall, RunTrial, session_of
+from advisor.commands.measuring import MeasuringCall, RunTrial, measuring_of
 from advisor.config import Document
 from advisor.errors import PredictionError, UsageError
 from advisor.executor.requests import COMMAND_LINE, contended
@@ -81,20 +81,20 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     calibrated = calibration.kept(asked.state())
     cards = [calibration.applied(card, calibrated) for card in cards]
     claim = claimed(asked, cards, args) if args.output else None
-    session = session_of(asked, allow_writes=args.allow_writes, wait_s=args.wait)
-    with session.trials() as run_trial:
-        stand_in = None if session.machine.gpus else cards[0]
+    measuring = measuring_of(asked, allow_writes=args.allow_writes, wait_s=args.wait)
+    with measuring.trials() as run_trial:
+        stand_in = None if measuring.machine.gpus else cards[0]
         plan = replace(PLAN, stand_in=stand_in, longest_s=0.0 if stand_in else None)
         found = trace_program(asked, run_trial, plan)
         half = autocast_too(asked, run_trial, plan, found)
     if isinstance(found, Failure):
-        hint = NEEDS_CUDA if needs_cuda(found) and not session.machine.gpus else ""
+        hint = NEEDS_CUDA if needs_cuda(found) and not measuring.machine.gpus else ""
         return output.show_failure(found, hint, as_json=args.json)
     traced, unit = found.traced, numbers.plural(found.traced.run.unit)
     entries, dtype = estimate.estimates(traced, cards, prices), traced.run.effects.dtype
     by_precision = estimate.precisions(traced, half, cards) if dtype == "float32" else []
     next_steps = [
-        next_step(session, found.change, entry, args.output, claim)
+        next_step(measuring, found.change, entry, args.output, claim)
         for entry in entries
         if found.change
         and entry.suggested
@@ -331,14 +331,14 @@ def claimed(
 
 
 def next_step(
-    session: MeasuringCall,
+    measuring: MeasuringCall,
     moved: Change,
     entry: Estimate,
     folder: Path | None,
     claim: Claim | None,
 ) -> dict[str, Any]:
     """Command that confirms a card's batch, for `--json`; write its config if asked."""
-    asked, program = session.asked, session.program
+    asked, program = measuring.asked, measuring.program
     change = replace(moved, new=like(moved.old, entry.batch))
     candidate = Candidate(changes=(change,))
     argv, names = (

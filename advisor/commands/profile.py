@@ -8,7 +8,7 @@ from typing import Any
 
 from advisor import numbers
 from advisor.commands import invocation, output
-from advisor.commands.measuring import MeasuringCall, node_of, session_of
+from advisor.commands.measuring import MeasuringCall, measuring_of, node_of
 from advisor.executor.comparison import neighbours
 from advisor.machine import target
 from advisor.model import TRAINING_STEPS, Candidate, Failure, MeasurePlan, Run, RunPhase
@@ -66,13 +66,13 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         with_options=False,
     )
     with node_of(args.engine, asked) as node:
-        session = session_of(
+        measuring = measuring_of(
             asked, node=node, allow_writes=args.allow_writes, wait_s=args.wait
         )
-        result = measure(session, *plan_of(asked, args, session.machine.cpus))
+        result = measure(measuring, *plan_of(asked, args, measuring.machine.cpus))
     if isinstance(result, Failure):
         return output.show_failure(result, as_json=args.json)
-    aim, cards, machine = session.target, result[0].cards, session.machine
+    aim, cards, machine = measuring.target, result[0].cards, measuring.machine
     if cards:
         aim = target.computed_on(aim, machine, cards[0])
     bottleneck = diagnose(result, profile=aim.profile)
@@ -106,11 +106,11 @@ def plan_of(
 
 
 def measure(
-    session: MeasuringCall, plan: MeasurePlan, runs: int
+    measuring: MeasuringCall, plan: MeasurePlan, runs: int
 ) -> tuple[Run, ...] | Failure:
     """Equal runs of the program as it is."""
     done: list[Run] = []
-    with session.trials() as run_trial:
+    with measuring.trials() as run_trial:
         for _ in range(runs):
             result = run_trial(plan, Candidate())
             if isinstance(result, Failure):

@@ -206,15 +206,15 @@ def _measure(
         )
         same = base.revision.sha == head.revision.sha and not head.revision.dirty
         mode: Mode = "history" if args.history else "noise" if same else "ab"
-        session = GateMeasurement(
+        measurement = GateMeasurement(
             processes=processes,
             selected=programs,
             inputs=inputs,
             rule=gate_rule(inputs, mode),
         )
         if args.setup:
-            _set_up(args.setup, session, cancel)
-        record = measured(session, host, mode)
+            _set_up(args.setup, measurement, cancel)
+        record = measured(measurement, host, mode)
         if args.history:
             record = _judged(record, args.history)
     notes = [*record.notes, *setup_step.isolation_notes(cwd, unprotected, job.withheld)]
@@ -241,8 +241,8 @@ def _hold_engine(
     return engine
 
 
-def _set_up(command: str, session: GateMeasurement, cancel: threading.Event) -> None:
-    arms, scratch = session.processes.arms, session.processes.scratch
+def _set_up(command: str, measurement: GateMeasurement, cancel: threading.Event) -> None:
+    arms, scratch = measurement.processes.arms, measurement.processes.scratch
     different: tuple[Arm, ...] = ("head",) if arms["base"] is arms["head"] else ARMS
     for arm in different:
         say(f"setting up {arm}")
@@ -250,8 +250,8 @@ def _set_up(command: str, session: GateMeasurement, cancel: threading.Event) -> 
         place = scratch / f"setup-{arm}"
         failed = setup_step.set_up(arms[arm], command, env, scratch=place, cancel=cancel)
         require_room(scratch)
-        for program in session.selected if failed else ():
+        for program in measurement.selected if failed else ():
             if arm == "base":
-                session.fail_base(program.name, f"base: {failed}")
+                measurement.fail_base(program.name, f"base: {failed}")
             else:
-                session.update(program.name, error=f"head: {failed}")
+                measurement.update(program.name, error=f"head: {failed}")

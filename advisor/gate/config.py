@@ -1,4 +1,8 @@
-"""Programs to gate, from gpu-advisor.toml or one string."""
+"""Programs to gate, from gpu-advisor.toml or one string.
+
+Head says what is run, and base must say the same: a change that also changes the benchmark is
+compared with nothing, and says so. Limits are not part of that; they are read in base alone.
+"""
 
 import re
 from collections.abc import Sequence
@@ -104,6 +108,7 @@ def declared(checkout: Checkout) -> dict[str, GateProgram]:
 
 
 def why_not_comparable(program: GateProgram, base: Checkout) -> str | None:
+    """Reason that base has no such workload, or another of that name; None if it is the same."""
     if program.in_shell:
         return None
     other = declared(base).get(program.name)
@@ -120,7 +125,11 @@ def why_not_comparable(program: GateProgram, base: Checkout) -> str | None:
 
 
 def left_behind(head: Checkout, base: Checkout, message: str) -> str | None:
-    """Ignored path that base lacks and its failure names."""
+    """Path that git ignores, that base lacks, and that base's failure names; None without one.
+
+    Data and built modules are seldom in git. Head has them in its working tree, and base fails
+    for want of them, which is no fault of the change.
+    """
     words = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
     listed = git(head.cwd, *words) or ""
     for path in listed.split("\0"):

@@ -1,6 +1,11 @@
 """One process of one arm, to its rates.
 
-Sources, best first: a `throughput: 123.4` line; a suite's JSON; the probe; the run's time.
+Sources, best first: a `throughput: 123.4` line; a suite's JSON; the probe; the run's time. What
+the program says of itself comes first, since only its author knows what it is to be fast at. The
+first source that a run has is taken, and arms of different sources are never compared.
+
+Both arms are foreign code here: each runs behind all walls, with caches of its own. A shared cache
+would let the first arm compile for both.
 """
 
 import dataclasses
@@ -59,6 +64,8 @@ WHOLE_RUN_UNIT = "run"
 
 @dataclass(kw_only=True)
 class ProcessRunner:
+    """Runs processes of both arms, and keeps what the probe saw of them."""
+
     engine: Engine
     arms: Mapping[Arm, Checkout]
     scratch: Path
@@ -79,7 +86,7 @@ class ProcessRunner:
     ) -> RunEntry:
         """Run one fresh process; record its failure."""
         checkout = self.arms[arm]
-        caches = self.scratch / "caches" / arm  # else the first arm would compile for both
+        caches = self.scratch / "caches" / arm
         entry, limits = program.workload, program.limits
         cwd = folder_of(program, checkout)
         limit_s = min(limit_s, limits.run_s or RUN_LIMIT_S)

@@ -118,28 +118,28 @@ def run(args: argparse.Namespace, command: Sequence[str] | None) -> int:
         )
         judge = Judge(processes=processes, workload=program.workload, inputs=inputs)
         rule = StoppingRule(looks=LOOKS, settled=judge.settled, name=NAME, more=_budget_of)
-        session = GateMeasurement(
+        measurement = GateMeasurement(
             processes=processes, selected=(program,), inputs=inputs, rule=rule
         )
         if between is not None and not between.changed:
             reason = "no file differs between base and the working tree"
-            found = RefereeVerdict(ruling="drop", cause="no-change", reason=reason)
+            ruled = RefereeVerdict(ruling="drop", cause="no-change", reason=reason)
         else:
-            session.run()
-            found = judge.verdict(session.programs[program.name])
-        entry = session.programs[program.name]
+            measurement.run()
+            ruled = judge.verdict(measurement.programs[program.name])
+        entry = measurement.programs[program.name]
         notes = setup_step.isolation_notes(
             Path.cwd(), setup_step.unprotected(Path.cwd()), ()
         )
-    record = record_of(found, entry, arms, wanted).model_copy(
+    record = record_of(ruled, entry, arms, wanted).model_copy(
         update={
             "seconds": round(time.monotonic() - started, 1),
-            "next": next_command(found, args, wanted, line),
+            "next": next_command(ruled, args, wanted, line),
             "notes": notes,
         }
     )
     output.show(record.model_dump(), as_text(record), as_json=args.json)
-    return EXIT_CODES[found.ruling]
+    return EXIT_CODES[ruled.ruling]
 
 
 def _budget_of(minutes: int) -> str:
@@ -156,8 +156,8 @@ class Judge:
 
     def settled(self, programs: Sequence[ProgramEntry], name: str) -> bool:
         entry = next(program for program in programs if program.name == name)
-        found = self.verdict(entry)
-        if found.ruling == "undecided":
+        ruled = self.verdict(entry)
+        if ruled.ruling == "undecided":
             return bool(verdict.without_pairs(entry, self.inputs))
         return True
 

@@ -1,4 +1,8 @@
-"""Runner of a gate: pairs until the test decides."""
+"""Runner of a gate: pairs until the test decides.
+
+Pairs of all programs take turns, so that each has some when the budget ends. A pair that does not
+count is measured again in the same order of arms: with another one, noise could choose the order.
+"""
 
 import itertools
 import math
@@ -75,7 +79,11 @@ SHORT_RUN_S = 10.0
 
 
 def orders(seed: int) -> Iterator[tuple[Arm, Arm]]:
-    """Random orders; two pairs hold both, so no drift favours an arm."""
+    """Random orders of the arms within a pair.
+
+    Each block of two pairs holds both orders, so that no drift favours an arm. Which comes first
+    in a block is drawn, as a fixed alternation could be in step with something of the host.
+    """
     rng = random.Random(seed)  # noqa: S311  no secret hangs on it
     while True:
         block: list[tuple[Arm, Arm]] = [ARMS, ("head", "base")]
@@ -274,15 +282,15 @@ def _summary(pair: PairEntry) -> str:
     return f"pair {pair.number} ({pair.order}){said}"
 
 
-def measured(session: GateMeasurement, host: Machine, mode: Mode) -> GateRecord:
+def measured(measurement: GateMeasurement, host: Machine, mode: Mode) -> GateRecord:
     facts: dict[str, object] = {"host": host}
-    facts |= {arm: code.revision for arm, code in session.processes.arms.items()}
+    facts |= {arm: code.revision for arm, code in measurement.processes.arms.items()}
     try:
-        session.run()
+        measurement.run()
     except InterruptedByUserError as problem:
         say(str(problem))
         facts |= {"verdict": "invalid", "reason": str(problem)}
-    record = verdict.decide(list(session.programs.values()), session.inputs, mode)
+    record = verdict.decide(list(measurement.programs.values()), measurement.inputs, mode)
     return record.model_copy(update=facts)
 
 

@@ -46,6 +46,7 @@ THEN = {
 COMPARABLE = ("baseline", "search", "confirm", "profile")
 """Purposes of trials with comparable throughputs."""
 MOST_ROWS = 8
+"""Variants in the live table: the original and the fastest ones."""
 
 
 class Progress:
@@ -149,6 +150,7 @@ class Progress:
             yield self._others
 
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
+        """The live view; rich draws it from a thread of its own, several times a second."""
         from rich.bar import Bar
         from rich.progress_bar import ProgressBar
         from rich.table import Table
