@@ -350,7 +350,11 @@ class ProgramOptions:
 def recorded(
     command: tuple[str, ...], cwd: Path, env: tuple[tuple[str, str], ...] = ()
 ) -> ProgramOptions:
-    """Record a program's options; it runs once."""
+    """Record a program's options; it runs once, up to where it parses its arguments.
+
+    Reading its code would miss what it builds while it runs: options of a dataclass, of a
+    library, or added in a loop. The call is kept, as several parts of one command ask for it.
+    """
     first = first_own_word(command)
     script = _script(command, first, cwd)
     if script is None:
@@ -415,13 +419,18 @@ def _why_unrecorded(result: object) -> str:
 def _placed(
     options: Sequence[Mapping[str, Any]], command: Sequence[str], first: int
 ) -> Iterator[Option]:
-    """Place each option after the word it must follow, before all that may end options."""
+    """Place each option after the word it must follow, before all that may end options.
+
+    That is the script, or the subcommand that the option belongs to; an override of Hydra's
+    kind is a word like the others and goes to the end. Where two parsers know one flag, the
+    one with a default is told, since only that says what the program does now.
+    """
     seen: set[str] = set()
-    for each in sorted(options, key=lambda option: option.get("default") is None):
-        flag, *others = map(str, each["flags"])
-        is_override = each.get("library") in ("hydra", "omegaconf", "globals")
+    for option in sorted(options, key=lambda option: option.get("default") is None):
+        flag, *others = map(str, option["flags"])
+        is_override = option.get("library") in ("hydra", "omegaconf", "globals")
         behind = len(command) - 1 if is_override else first - 1
-        subcommand = each.get("command")
+        subcommand = option.get("command")
         if subcommand is not None:
             if subcommand not in command[first:]:
                 continue
@@ -431,13 +440,13 @@ def _placed(
         seen.add(flag)
         yield Option(
             flag=flag,
-            default=each.get("default"),
-            form=each["form"],
+            default=option.get("default"),
+            form=option["form"],
             behind=behind,
             others=tuple(others),
-            choices=tuple(each.get("choices") or ()),
-            comment=each.get("help"),
-            why=each.get("why"),
+            choices=tuple(option.get("choices") or ()),
+            comment=option.get("help"),
+            why=option.get("why"),
         )
 
 

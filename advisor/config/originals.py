@@ -58,7 +58,11 @@ class Versions:
     def keep(
         self, original: documents.Document, tuned: bytes, changes: list[Change]
     ) -> Version:
-        """Remember a rewrite in advance. Raises StateUnusableError."""
+        """Remember a rewrite in advance. Raises StateUnusableError.
+
+        In this order a call that is killed between the two leaves a version without a rewrite,
+        which `recover` takes away; in the other it would leave a rewrite without an original.
+        """
         taken = [int(path.stem) for path in self._files()]
         kept = {
             "changes": [

@@ -80,7 +80,12 @@ def words(figure: str) -> tuple[str, str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FigureComparison:
-    """Figure of one workload, of both arms in each pair that counts."""
+    """Figure of one workload, of both arms in each pair that counts.
+
+    Each pair gives one number d, the logarithm of its ratio. Whatever slowed both processes of
+    the pair alike, a warm card or a busy host, cancels in it, and a gain and a loss of the same
+    factor are equally far from 0.
+    """
 
     workload: ComparisonKey
     program: ProgramEntry
@@ -203,18 +208,19 @@ class FigureComparison:
         )
 
     def _noise_pct(self) -> float | None:
-        """Spread of a process's rate between equal runs; None without two.
+        """Spread of a process's rate between equal runs in percent; None without two.
 
-        Neighbours of one arm and place are compared: drift and place cancel.
+        Neighbours of one arm and place are compared: drift and place cancel. The difference of
+        two has twice the variance of one, so its mean square is halved.
         """
-        steps = []
+        changes = []
         for arm, order in itertools.product(ARMS, ("base first", "head first")):
-            runs = [
+            logs = [
                 math.log(rate.mean)
                 for rate, pair in zip(self.rates[arm], self.program.kept, strict=True)
                 if pair.order == order
             ]
-            steps += [b - a for a, b in itertools.pairwise(runs)]
-        if not steps:
+            changes += [later - earlier for earlier, later in itertools.pairwise(logs)]
+        if not changes:
             return None
-        return 100 * math.sqrt(statistics.fmean(step * step for step in steps) / 2)
+        return 100 * math.sqrt(statistics.fmean(change**2 for change in changes) / 2)

@@ -155,6 +155,7 @@ class Judge:
     inputs: Inputs
 
     def settled(self, programs: Sequence[ProgramEntry], name: str) -> bool:
+        """Return True where more pairs of this program could change nothing."""
         entry = next(program for program in programs if program.name == name)
         ruled = self.verdict(entry)
         if ruled.ruling == "undecided":
@@ -166,28 +167,32 @@ class Judge:
         if other := next(self._other_work(), None):
             return other
         comparisons = list(verdict.matched(entry, self.inputs))
-        for each in comparisons:
-            if not isinstance(each, (FigureComparison, str)):
-                ruling = RULED_BY.get(each.cause, "undecided")
-                spent = each.cause == "not-measured" and entry.stopped is not None
-                cause = "budget" if spent else each.cause
-                return RefereeVerdict(ruling=ruling, cause=cause, reason=each.reason)
-        rates = [each for each in comparisons if isinstance(each, FigureComparison)]
+        for failed in comparisons:
+            if not isinstance(failed, (FigureComparison, str)):
+                ruling = RULED_BY.get(failed.cause, "undecided")
+                spent = failed.cause == "not-measured" and entry.stopped is not None
+                cause = "budget" if spent else failed.cause
+                return RefereeVerdict(ruling=ruling, cause=cause, reason=failed.reason)
+        rates = [rate for rate in comparisons if isinstance(rate, FigureComparison)]
         return self._by_gain(rates, entry)
 
     def _by_gain(
         self, rates: Sequence[FigureComparison], entry: ProgramEntry
     ) -> RefereeVerdict:
+        """Ruling on the log gains of the pairs, of a suite on their mean: benchmarks count alike.
+
+        It is ruled twice, with and without the gain that items of unequal cost may explain.
+        Where the two rulings differ, nothing is decided, whichever the noise would allow.
+        """
         if not rates:
             reason = f"no pair was measured ({entry.stopped or 'not begun'})"
             return RefereeVerdict(ruling="undecided", cause="not-measured", reason=reason)
         pairs = zip(*(rate.differences for rate in rates), strict=True)
-        # of a suite the mean of its log gains: each benchmark counts alike
         gains = [-math.fsum(pair) / len(pair) for pair in pairs]
-        owed = zip(*(each.later_items for each in rates), strict=True)
+        owed = zip(*(rate.later_items for rate in rates), strict=True)
         fair = [
-            gain - math.fsum(each) / len(each)
-            for gain, each in zip(gains, owed, strict=True)
+            gain - math.fsum(items) / len(items)
+            for gain, items in zip(gains, owed, strict=True)
         ]
         wanted = math.log1p(self.inputs.threshold)
         decision = keep_or_drop(gains, wanted)
@@ -272,16 +277,10 @@ def later_end(base: Run, head: Run) -> str:
         return ""
     if base.window_ended_s is None or head.window_ended_s is None:
         return ""
-    before_s, after_s = (
-        each.wall_s - (each.window_ended_s or 0.0) for each in (base, head)
-    )
-    if after_s - before_s <= max(
-        LATE_S, LATE_SHARE * (head.window_end - head.window_start)
-    ):
+    base_s, head_s = (run.wall_s - (run.window_ended_s or 0.0) for run in (base, head))
+    if head_s - base_s <= max(LATE_S, LATE_SHARE * (head.window_end - head.window_start)):
         return ""
-    return (
-        f"it works for {after_s:.1f} s after its last step, and base for {before_s:.1f} s"
-    )
+    return f"it works for {head_s:.1f} s after its last step, and base for {base_s:.1f} s"
 
 
 def outputs_apart(base: Sequence[Run], head: Run) -> float | None:
@@ -370,7 +369,7 @@ def as_text(record: RefereeRecord) -> str:
     lines = [f"{WORDS[record.verdict]}: {record.reason}."]
     if gain:
         low, high = (
-            "any" if each is None else f"{each:.3f}" for each in (gain.low, gain.high)
+            "any" if side is None else f"{side:.3f}" for side in (gain.low, gain.high)
         )
         lines.append(
             f"{gain.ratio:.3f}x as fast as base ({low} to {high}, {100 * gain.confidence:.4g} % "

@@ -1,8 +1,11 @@
 """Memory taken by torch's caching allocator for a step.
 
-Rules of torch's CUDACachingAllocator: sizes are rounded to 512 bytes; up to 1 MiB come from
-segments of 2 MiB, up to 10 MiB of 20 MiB, others of sizes rounded to 2 MiB. Free blocks are
-split if enough is left, and merged. A full card first gets unused segments back.
+A sum of the live tensors is less than what a card must have: torch asks CUDA for segments,
+cuts blocks out of them, and keeps a segment until all of its blocks are free. So the storages of
+a traced step are replayed, by the rules of torch's CUDACachingAllocator: sizes are rounded to
+512 bytes; up to 1 MiB come from segments of 2 MiB, up to 10 MiB of 20 MiB, others of sizes rounded
+to 2 MiB. Free blocks are split if enough is left, and merged. A full card first gets unused
+segments back.
 """
 
 from __future__ import annotations
@@ -59,7 +62,7 @@ class Allocator:
         wanted = max(ROUND, math.ceil(size / ROUND) * ROUND)
         small = wanted <= SMALL
         free = self._free[small]
-        at = bisect.bisect_left(free, wanted, key=BY_SIZE)
+        at = bisect.bisect_left(free, wanted, key=BY_SIZE)  # the smallest that is enough
         if at < len(free):
             block = free.pop(at)
         else:
@@ -94,11 +97,11 @@ class Allocator:
         bisect.insort_left(free, block, key=BY_SIZE)
 
     def _release(self) -> None:
-        """Give whole free segments back to the card."""
+        """Give whole free segments back to the card: blocks without a neighbour."""
         for blocks in self._free.values():
             split = [block for block in blocks if block.before or block.after]
-            self.reserved -= sum(each.size for each in blocks) - sum(
-                each.size for each in split
+            self.reserved -= sum(block.size for block in blocks) - sum(
+                block.size for block in split
             )
             blocks[:] = split
 
@@ -128,7 +131,11 @@ def fits(trace: Trace, room: float) -> bool:
 
 
 def peak_of(trace: Trace, room: float = math.inf) -> Peak:
-    """Peaks over two equal steps, rest freed between. Raises MemoryError above `room`."""
+    """Peaks over two equal steps. Raises MemoryError where they do not fit in `room` bytes.
+
+    What the first step leaves is freed before the second, which then finds the segments as the
+    first one cut them. A larger block than those that are left needs a segment of its own.
+    """
     allocator = Allocator(room)
     for size in trace.held:
         allocator.take(size)

@@ -53,7 +53,11 @@ NOT_VALIDATED = 0.6
 TRANSFER_ERROR = 0.3
 """Error if the program was timed on another card."""
 STEADY_CLOCK = 0.83
-"""Share of its tensor rates that a card other than GeForce holds in products."""
+"""Share of its tensor rates that a card other than GeForce holds in products.
+
+GeForce cards run above the clock of their datasheets. Fitted together with the attention of
+`TRAINING`; a rate that was measured on the card itself needs no such share.
+"""
 KERNEL_S = 3e-6
 """Least time of a kernel on the card."""
 LAUNCH_S = 6e-6
@@ -215,6 +219,7 @@ def precisions(
     """Figures of each card at the suggested batch of its precisions, the program's own first.
 
     Those of its own precision are those of `estimates`: one page holds one figure of a thing.
+    `autocast` is the program as traced under bfloat16; without it that precision is left out.
     """
     others = {"tf32": traced.computed_in("tf32")}
     others |= {"bfloat16": autocast} if autocast else {}
@@ -231,14 +236,17 @@ def precisions(
 
 
 def largest_batch(traced: Traced, card: GpuProfile) -> float | None:
-    """Largest batch that fits; None if no other batch is known."""
+    """Largest batch that fits; None if no other batch is known, or not even one item fits.
+
+    Found by bisection, which takes it that a larger batch needs no less memory.
+    """
     if traced.line is None:
         return None
     room, batches = room_gib(card) * GIB, range(1, traced.largest + 1)
-    full = bisect.bisect_left(
+    too_large = bisect.bisect_left(
         batches, True, key=lambda batch: not fits(traced.at(batch), room)
     )
-    return float(full) or None
+    return float(too_large) or None  # an index, of batches that count from 1
 
 
 def suggested_batch(traced: Traced, card: GpuProfile, most: float) -> float:
@@ -259,7 +267,11 @@ def room_gib(card: GpuProfile) -> float:
 def estimate_of(
     traced: Traced, card: GpuProfile, batch: float, price_per_hour: float | None = None
 ) -> Estimate:
-    """Figures of one batch on one card."""
+    """Figures of one batch on one card; `price_per_hour` in whatever currency it was told.
+
+    The rate starts from the one measured here, whose units need not be items of the batch: a
+    step of twice the items in the same time is twice the rate, whatever it counts.
+    """
     trace, room = traced.at(batch), room_gib(card) * GIB
     fitting = fits(trace, room)
     peak = peak_of(trace, room) if fitting else peak_of(trace)

@@ -304,7 +304,11 @@ def _own_size(layer: Any) -> int:
 
 
 def _place(nn: Any, layer: Any) -> tuple[int, int | None] | None:
-    """Dimensions of a layer's unbatched input, and its batch axis if known."""
+    """Dimensions of a layer's input of one sample, and the batch axis of one more, if known.
+
+    None for a layer that takes any shape. A Linear tells one sample from several, but its
+    batch axis may be the first or, of time, the second.
+    """
     if isinstance(layer, nn.modules.conv._ConvNd):
         return len(layer.kernel_size) + 1, 0
     if isinstance(layer, (nn.modules.batchnorm._BatchNorm, nn.EmbeddingBag)):
@@ -348,7 +352,11 @@ def note_padding(counts: dict[str, int], batch: Any) -> bool:
 
 
 def _lengths(batch: Any) -> tuple[list[int], int]:
-    """Lengths of rows, and their width with padding. Raises LookupError."""
+    """Lengths of rows, and their width with padding. Raises LookupError.
+
+    From a mask by its name, else from whole numbers that fit as lengths: one for each row of
+    another tensor, the longest as long as that tensor is wide.
+    """
     parts = [(path, value) for path, value in walk(batch) if is_tensor(value)]
     shapes = [tuple(value.shape[:2]) for _, value in parts]
     whole = [(path, value) for path, value in parts if _is_whole(value)]
@@ -380,7 +388,11 @@ ROW_TENSORS = 4
 
 
 def rows(batch: Any, items: float) -> list[int]:
-    """A number for each row of a batch; one for all where rows are not found."""
+    """A number for each row of a batch; one for all where rows are not found.
+
+    It tells whether a row comes again, so a few of the row's values will do. Only what lies on the
+    host is read: a copy from the card would wait for the card's work, and stop the program.
+    """
     count = int(items)
     columns: list[list[Any]] = []
     whole: list[Any] = []

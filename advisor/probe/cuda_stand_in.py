@@ -45,11 +45,11 @@ SLOW_IN_HALF = (
 )
 """Operations of 16 bits that many CPUs compute 150 times slower, or not at all."""
 LIBRARIES: list[Any] = []
-"""Holders of what torch's dispatcher was given, and would else lose."""
+"""Holders of what torch's dispatcher was given: once collected, a library takes it back."""
 
 
 class _Idle:
-    """Stream or event of a card without work."""
+    """Stream or event of a card without work: every method answers, and does nothing."""
 
     cuda_stream = 0
 

@@ -23,7 +23,12 @@ PRODUCTS = {"mm": 0, "addmm": 1, "bmm": 0, "baddbmm": 1}
 """Matrix products, by place of their first factor."""
 CONVOLUTIONS = ("convolution", "_convolution", "convolution_backward")
 ATTENTION_FLOPS = {False: 4, True: 10}
-"""FLOPs for each query, key and channel; True: in the backward pass."""
+"""FLOPs for each query, key and channel; True: in the backward pass.
+
+Two products forward and five backward, one of which computes the scores again, each of a
+multiplication and an addition. As in FlashAttention-2 (arXiv:2307.08691), whose backward pass
+counts 2.5 times its forward.
+"""
 TF32_SWITCHES = {MATRIX: "matrix", CONVOLUTION: "convolution", GROUPED: "convolution"}
 """Kind of product whose switch decides; attention has none."""
 MOST_OPERATIONS = 100_000
@@ -221,7 +226,13 @@ def tensors(value: Any, torch: Any) -> list[Any]:
 
 
 def _cost(name: str, args: Any, outputs: list[Any]) -> tuple[int, float]:
-    """Class and floating-point operations of one call."""
+    """Class and floating-point operations of one call; what is no product costs none.
+
+    A multiplication and the addition of its result count as two. A convolution does one such
+    pair for each element it makes and each weight that this element meets; a transposed one
+    spreads its input, so there the input's elements count. Its backward pass does as much for
+    each gradient it is asked for, of the input and of the weight.
+    """
     backward = name.endswith("backward")
     given = args[backward:]  # without the gradient
     if name in PRODUCTS:

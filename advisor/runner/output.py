@@ -130,7 +130,7 @@ class Printed:
 
 
 class _LineFigure:
-    """First match in the last line that has one."""
+    """First match in the last line that has one; a later line of a log is the newer figure."""
 
     def __init__(self, asked: OutputPattern) -> None:
         self._pattern = re.compile(asked.pattern)
@@ -251,8 +251,8 @@ class _Search:
 
     def __init__(self, wanted: Wanted) -> None:
         self._figures = {
-            each.name: (_LineFigure if each.matches == "line" else _TextFigure)(each)
-            for each in wanted.figures
+            asked.name: (_LineFigure if asked.matches == "line" else _TextFigure)(asked)
+            for asked in wanted.figures
         }
         self._lines = _Lines(wanted)
         self._idle = not self._figures and wanted.lines is None
@@ -295,8 +295,8 @@ class _Search:
 
     def _take(self, lines: Sequence[str]) -> None:
         self.cut_lines += sum(len(line) > self._longest for line in lines)
-        for each in (*self._figures.values(), self._lines):
-            each.add(lines)
+        for search in (*self._figures.values(), self._lines):
+            search.add(lines)
 
     def end(self) -> None:
         """Take what follows the last line end for a line."""
@@ -304,8 +304,8 @@ class _Search:
             self._end_line()
 
     def figures(self) -> dict[str, tuple[str, ...]]:
-        found = {name: each.found() for name, each in self._figures.items()}
-        return {name: texts for name, texts in found.items() if texts}
+        matches = {name: figure.found() for name, figure in self._figures.items()}
+        return {name: texts for name, texts in matches.items() if texts}
 
     def lines(self) -> tuple[str, ...]:
         return self._lines.found()
@@ -351,8 +351,8 @@ class Stream(threading.Thread):
                 if self._tally.pattern:
                     *whole, line = _LINE_END.split(line + chunk)
                     line = line[:LINE_BYTES]
-                    for each in whole:
-                        self._tally.add(each)
+                    for whole_line in whole:
+                        self._tally.add(whole_line)
             self._tally.add(line)
 
 

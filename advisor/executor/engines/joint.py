@@ -113,34 +113,48 @@ class JointEngine:
         return self._scratch[0]
 
     def run(self, trial: Trial) -> Run | Failure:
-        """Run a trial on all nodes; a failure ends all. Raises NodeLostError."""
+        """Run a trial on all nodes; a failure ends all. Raises NodeLostError.
+
+        Where one node's ranks are gone, the others wait for them in a collective until their
+        own time limit. So the first failure turns all nodes off. It is also the one reported,
+        since those that follow come from it.
+        """
         with ThreadPoolExecutor(len(self._nodes)) as pool:
             pairs = zip(self._nodes, self._parts(trial), strict=True)
             ends = [pool.submit(node.run, part) for node, part in pairs]
-            running, first = set(ends), None
+            running, first_failed = set(ends), None
             while running:
                 ended, running = futures.wait(running, TICK_S, futures.FIRST_COMPLETED)
-                no_runs = (
-                    e for e in ended if e.exception() or isinstance(e.result(), Failure)
+                without_run = (
+                    end
+                    for end in ended
+                    if end.exception() or isinstance(end.result(), Failure)
                 )
-                first = first or next(no_runs, None)
-                if self._cancel.is_set() or first:
+                first_failed = first_failed or next(without_run, None)
+                if self._cancel.is_set() or first_failed:
                     self._off.set()
         self._off.clear()
-        if first is not None:
-            return first.result()
+        if first_failed is not None:
+            return first_failed.result()
         return joined([run for end in ends if isinstance(run := end.result(), Run)])
 
     def _parts(self, trial: Trial) -> Iterator[Trial]:
-        """Trial for each node, with its scratch folder and number."""
+        """Trial for each node, with its scratch folder and number.
+
+        The folder's path stands in several of the trial's fields, and inside words of its
+        command. It is replaced in the text of the message, so that no place is missed.
+        """
         whole = messages.encode(trial=trial)
         for number, folder in enumerate(self._scratch):
             text = whole.replace(trial.scratch.encode(), str(folder).encode())
-            found = messages.read(Trial, messages.decode(text)["trial"])
-            yield replace(found, env=(*found.env, (NODE_RANK, str(number))))
+            part = messages.read(Trial, messages.decode(text)["trial"])
+            yield replace(part, env=(*part.env, (NODE_RANK, str(number))))
 
     def _pass_on(self, where: str) -> None:
-        """Stop all other nodes' ranks where the first one's stop."""
+        """Stop all other nodes' ranks where the first one's stop.
+
+        Ranks that leave at different steps would wait for each other in the last one.
+        """
         for node in self._nodes[1:]:
             node.connection.tell(stop=where)
 
