@@ -245,7 +245,7 @@ def next_requests(
 def start_grid(state: TunerState, batch: Knob | None, workers: Knob | None) -> Grid:
     values = [state.current(knob) if knob is not None else 0 for knob in (batch, workers)]
     start = (int(str(values[0])), int(str(values[1])))
-    loads = () if state.context.objective.metric.from_card else state.loader_alone.items()
+    loads = () if state.context.objective.metric.from_card else hoped_loads(state).items()
     grid = Grid(
         knobs=(batch, workers),
         start=start,
@@ -256,6 +256,25 @@ def start_grid(state: TunerState, batch: Knob | None, workers: Knob | None) -> G
         most=largest_batch(state, state.incumbent_run, start[0]),
     )
     return outside_constraint(state, grid, start, state.incumbent_run)
+
+
+def hoped_loads(state: TunerState) -> dict[int, float]:
+    """The loader's units/s by workers: as it ran alone, else as much as workers may gain.
+
+    A loader that deals its items by the config's own count fails alone at any other. Unknown is
+    no proof of none: each worker up to the CPUs is then hoped to load as fast as one does, and
+    the first trial tells. Nothing is hoped where the program does not wait for its data.
+    """
+    known, run = state.loader_alone, state.original
+    own = run.effects.workers
+    if own is None or not state.waits or any(each != own and each for each in known):
+        return known
+    waited = run.wait_share or 1.0
+    alone = known.get(own) or (run.units_per_s if own else run.units_per_s / waited)
+    hoped = {
+        count: alone * count / max(own, 1) for count in range(1, state.context.cpus + 1)
+    }
+    return {**hoped, **known, own: alone}
 
 
 def candidate_at(

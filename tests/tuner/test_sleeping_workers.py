@@ -58,3 +58,15 @@ def test_a_loader_that_is_not_waited_for_runs_at_no_further_count(tmp_path) -> N
     engine = on_formula(load_s=1e-5, unit_s=0.01, load_cpu_s=1e-6, process_s=3.0)
     search = formula_search(tmp_path, engine, TEXT, workload=TEST, cpus=CPUS, budget_s=600.0)
     assert max(counts_alone(search)) == CPUS
+
+
+@pytest.mark.parametrize("own", [0, 1])
+def test_workers_are_tried_where_the_loader_alone_could_not_tell_their_gain(tmp_path, own) -> None:
+    """It deals its items by the config's count, so it fails alone at any other."""
+    slow = {**DISK, "load_s": 0.2}  # one worker beside the step gains nothing to see
+    engine = on_formula(**slow, own_count_alone=True, noise=0.02, process_s=3.0)
+    text = f"batch_size: 8\nnum_workers: {own}\n"
+    search = formula_search(tmp_path, engine, text, workload=TEST, cpus=CPUS, budget_s=600.0)
+    assert counts_alone(search) >= {0, 1, 2}
+    assert {run.ceilings[0].workers for run in search.state.originals if run.ceilings} == {own}
+    assert search.values["num_workers"] == CPUS

@@ -56,6 +56,8 @@ class Formula:
     unit_gib: float = 0.1
     worker_gib: float | None = None
     """Memory of one loader worker."""
+    own_count_alone: bool = False
+    """The loader runs alone with the config's own workers only: it deals its items by them."""
     card_gib: float = 1e9
     """A batch that needs more fails with gpu-oom."""
     tells_footprint: bool = False
@@ -190,6 +192,7 @@ class Formula:
                     worker_gib=self.worker_gib,
                 )
                 for each in plan.ceilings_workers
+                if not self.own_count_alone or each == self._number(used, "num_workers", 0)
             ),
             figures=self._figures(used, trial),
             to_its_end=True,
