@@ -37,6 +37,9 @@ SHARED = ("multiprocessing", "ctypes", "mmap", "_thread", "threading", "logging"
 WRAPPERS = "torch.utils.data"
 """Module of torch's datasets, which are parts of the program's."""
 
+CONTAINERS = (dict, list, tuple, deque, set, frozenset)
+"""Their own methods read the program's subclasses too, whose `__getitem__` may decode or draw."""
+
 State = dict[str, "tuple[str, Any]"]
 """Path to kind and value: value, size, order, array or generator."""
 
@@ -160,17 +163,19 @@ def _facts(path: str, value: Any) -> Iterator[tuple[str, tuple[str, Any]]]:
             yield path, ("size", int(cache(value).currsize))
         except Exception:
             pass
-    elif isinstance(value, (dict, list, tuple, set, frozenset, deque)):
-        places = value if isinstance(value, list) and len(value) <= COUNTED else ()
+    elif isinstance(value, CONTAINERS):
+        size = _size(value)
+        counted = isinstance(value, list) and size <= COUNTED
         # Places to fill are no items. `list.count` would compare, which is the items' own code.
+        places = list.__iter__(value) if counted else ()
         empty = sum(map(operator.is_, places, itertools.repeat(None)))
-        yield path, ("size", len(value) - empty)
+        yield path, ("size", size - empty)
         if isinstance(value, (list, tuple, deque)):
             plain = [
                 part for _, part in _spread(value) if isinstance(part, (int, float, str))
             ]
             if plain:
-                yield f"{path}[]", ("order", (len(value), _digest(plain)))
+                yield f"{path}[]", ("order", (size, _digest(plain)))
     elif hasattr(type(value), "__array_interface__") or hasattr(type(value), "is_shared"):
         content = _array(value)
         if content is not None:
@@ -196,20 +201,34 @@ def _array(value: Any) -> Any:
         return None
 
 
+def _container(value: Any) -> Any:
+    """Python's own class of a container, of whatever subclass."""
+    return next(each for each in CONTAINERS if isinstance(value, each))
+
+
+def _size(value: Any) -> int:
+    size: int = _container(value).__len__(value)
+    return size
+
+
 def _spread(value: Any) -> list[tuple[int, Any]]:
-    step = max(1, len(value) // PLACES)
-    return [(at, value[at]) for at in range(0, len(value), step)][:PLACES]
+    own, step = _container(value), max(1, _size(value) // PLACES)
+    places = range(0, _size(value), step)[:PLACES]
+    return [(at, own.__getitem__(value, at)) for at in places]
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any, bool]]:
     """Name, value, and whether the program's own code made it, of each part."""
     kind = type(value)
-    if isinstance(value, dict):
-        for key in list(value)[:PLACES]:
-            yield str(key)[:40], value[key], True
-    elif isinstance(value, (list, tuple, deque)):
-        for at, part in _spread(value):
-            yield str(at), part, True
+    if isinstance(value, CONTAINERS):
+        if isinstance(value, dict):
+            for at, (key, part) in enumerate(itertools.islice(dict.items(value), PLACES)):
+                yield key[:40] if type(key) is str else str(at), part, True
+        elif isinstance(value, (list, tuple, deque)):
+            for at, part in _spread(value):
+                yield str(at), part, True
+        if kind not in CONTAINERS:
+            yield from _attributes(value, kind)
     elif isinstance(value, types.MethodType):
         yield "self", value.__self__, True
         yield from _named(value.__func__)

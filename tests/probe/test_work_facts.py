@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from advisor.model import MeasurePlan, Run
+from advisor.probe import dataset_state
 from advisor.tuner import same_work
 from tests.probe import program
 
@@ -30,6 +31,7 @@ def causes(before: Run, after: Run) -> list[str]:
         ("Held-subset", "shared-generator"),
         ("Held-alike", "shared-generator"),
         ("HeldBesideArrays", "shared-generator"),
+        ("HeldByAList", "shared-generator"),
         ("Keeping", "cache-of-dataset"),
         ("Keeping-subset", "cache-of-dataset"),
         ("Filling", "cache-of-dataset"),
@@ -89,6 +91,35 @@ def test_workers_that_stay_miss_what_the_program_sets(name) -> None:
 def test_workers_may_stay_where_nothing_is_set(name) -> None:
     """Memory that they share is seen by all of them."""
     assert causes(trial(name, "2"), trial(name, "2", "persistent")) == []
+
+
+class Taken(list):
+    """A list that notes what is asked of it."""
+
+    asked: list[str] = []  # noqa: RUF012  one for all
+
+    def __getitem__(self, place):
+        self.asked.append("item")
+        return super().__getitem__(place)
+
+    def __len__(self):
+        self.asked.append("length")
+        return super().__len__()
+
+    def __iter__(self):
+        self.asked.append("pass")
+        return super().__iter__()
+
+
+def test_reading_a_datasets_state_runs_none_of_its_code() -> None:
+    """An item that is made as it is taken may draw from a generator, and so change the next."""
+    first, second = (dataset_state.read({"data": {"kept": Taken(kept)}}) for kept in ["ab", "bc"])
+    assert Taken.asked == []
+    assert set(dataset_state.changes(first, second)) == {
+        "data.kept[]",
+        "data.kept.0",
+        "data.kept.1",
+    }
 
 
 def test_one_worker_of_a_stream_repeats_nothing() -> None:
