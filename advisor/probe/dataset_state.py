@@ -165,9 +165,8 @@ def _facts(path: str, value: Any) -> Iterator[tuple[str, tuple[str, Any]]]:
             pass
     elif isinstance(value, CONTAINERS):
         size = _size(value)
-        counted = isinstance(value, list) and size <= COUNTED
         # Places to fill are no items. `list.count` would compare, which is the items' own code.
-        places = list.__iter__(value) if counted else ()
+        places = list.__iter__(value) if isinstance(value, list) and size <= COUNTED else ()
         empty = sum(map(operator.is_, places, itertools.repeat(None)))
         yield path, ("size", size - empty)
         if isinstance(value, (list, tuple, deque)):
