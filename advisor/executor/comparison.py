@@ -105,7 +105,17 @@ UNDER_LOAD = "Some rounds ran under background load; rerun on an idle machine."
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Rounds of one test, in order."""
+    """Rounds of one test, in order, and the gain that they prove.
+
+    Load beside the rounds decides which of them say what:
+
+        whole      without a failure; the quiet ones alone, if these are enough
+        fair       of those, where load cannot have favoured an arm: the upper bound
+        counted    the fair ones, or what stands in for them: estimate and lower bound
+
+    Runs of the first variant `outside` the rounds cost nothing more. They tell if the machine
+    itself changed its speed, and then the interval covers both.
+    """
 
     ab_test: ABTest
     rounds: tuple[Round, ...]
@@ -152,7 +162,7 @@ class Comparison:
         return self._disturbed(round_.runs)
 
     def _disturbed(self, runs: Mapping[str, TrialResult]) -> str | None:
-        if self.ab_test.purpose == "quality":
+        if self.ab_test.purpose == "quality":  # load changes no result
             return None
         return contended_arms(runs, watched=self._watched)
 
@@ -216,8 +226,9 @@ class Comparison:
     def interval(self, objective: Objective, arm: str = AFTER) -> Interval | None:
         """Gain of `arm` over the first variant, 1.0 for none.
 
-        The estimate is the ratio of median scores, if inside. Bounds cover the first
-        variant's drift since its baselines. None below two rounds or after a failure.
+        The estimate is the ratio of median scores, if inside, as a reader would compute it from
+        the table. Bounds cover the first variant's drift since its baselines. None below two
+        rounds or after a failure.
         """
         bounds = self._paired(objective, arm)
         if bounds is None:
@@ -288,7 +299,7 @@ class Comparison:
         return statistics.median(objective.score(run) for run in self.runs(arm))
 
     def _drift(self, objective: Objective, bounds: Interval) -> float | None:
-        """First variant's score outside the rounds, if farther off than `found` is wide."""
+        """First variant's score outside the rounds, if farther off than half of `bounds`."""
         if len(self.outside) < FEWEST:
             return None
         outside = statistics.median(objective.score(run) for run in self.outside)

@@ -57,7 +57,9 @@ NAME_CHARS = 1000
 RUN_LIMIT_S = 1800.0
 """Longest run of a program, where gpu-advisor.toml gives no run-limit."""
 WHOLE = MeasurePlan(mode="whole")
+"""To the program's own end."""
 WINDOW = MeasurePlan(mode="window")
+"""A few seconds of its steps, for a program whose end no budget can wait for."""
 WHOLE_RUN_UNIT = "run"
 """Unit of a rate from the time of the whole run alone."""
 
@@ -84,7 +86,10 @@ class ProcessRunner:
     def run(
         self, program: GateProgram, arm: Arm, plan: MeasurePlan, limit_s: float
     ) -> RunEntry:
-        """Run one fresh process; record its failure."""
+        """Run one fresh process for `limit_s` at most; record its failure.
+
+        What a program writes raises nothing here: a broken arm is a verdict, not the gate's end.
+        """
         checkout = self.arms[arm]
         caches = self.scratch / "caches" / arm
         entry, limits = program.workload, program.limits
@@ -129,7 +134,7 @@ class ProcessRunner:
             return entry_of(result, program, arm, scratch).model_copy(
                 update={"loaded": files}
             )
-        except Exception as problem:  # what a program wrote ends no gate
+        except Exception as problem:
             outcome = not_judged(problem)
             return RunEntry(arm=arm, wall_s=result.wall_s, problem=outcome)
         finally:
@@ -267,7 +272,8 @@ def read_suite(raw: bytes) -> tuple[Source, dict[str, Rate]]:
         if not isinstance(content, list):
             source = "pytest-benchmark"
             times = [
-                (each["fullname"], each["stats"]["mean"]) for each in content["benchmarks"]
+                (benchmark["fullname"], benchmark["stats"]["mean"])
+                for benchmark in content["benchmarks"]
             ]
             content = [
                 {"name": name, "value": 1 / mean_s if mean_s else 0, "unit": "call"}
@@ -291,12 +297,13 @@ def read_suite(raw: bytes) -> tuple[Source, dict[str, Rate]]:
         )
         raise NoRateError(evidence)
     rates: dict[str, Rate] = {}
-    for each in named:
-        if each.name in rates:
-            evidence = f"the benchmark JSON holds {each.name!r} twice"
+    for benchmark in named:
+        name = benchmark.name
+        if name in rates:
+            evidence = f"the benchmark JSON holds {name!r} twice"
             raise NoRateError(evidence)
-        value = checked(str(each.value), f"{each.name}: its value is {each.value}")
-        rates[each.name] = Rate(mean=value, unit=each.unit, better=each.better)
+        value = checked(str(benchmark.value), f"{name}: its value is {benchmark.value}")
+        rates[name] = Rate(mean=value, unit=benchmark.unit, better=benchmark.better)
     if not rates:
         evidence = "the benchmark JSON holds no benchmark"
         raise NoRateError(evidence, "work-not-done")

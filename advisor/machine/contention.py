@@ -39,7 +39,11 @@ STEAL_SHARE = 0.05
 HELD_SHARE = 0.01
 """Least share of busy samples with held clocks."""
 SAGGED_PCT = 5.0
-"""Least spread of clocks under thermal slowdown; a warm laptop's are steady."""
+"""Least spread of clocks under thermal slowdown.
+
+A warm laptop's card reports the slowdown in every run, at a steady clock: it would be contention
+always. So it counts only where the clock moved.
+"""
 
 STARVED_CPUS, STARVED_COMPUTE = 0.5, 0.9
 """Fewer busy CPUs beside more computing, by the clock, are a program that waits for a CPU."""

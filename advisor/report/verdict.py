@@ -119,9 +119,10 @@ def whole_gain(tuning: FinishedTuning) -> Interval | None:
 
 
 def _of_long_runs(tuning: FinishedTuning, gain: Interval | None) -> Interval | None:
-    """Widen the bounds to at least the smallest gain worth a change.
+    """Widen the bounds to at least the smallest gain worth a change, each way.
 
-    Repeated processes hide the error of a window of seconds in a run of hours.
+    Rounds repeat the same seconds of a program, so they agree better with each other than with
+    hours of it: what differs between the two is in every round alike, and in no interval.
     """
     return gain and gain.widened(tuning.state.context.smallest_gain)
 
@@ -151,7 +152,12 @@ def too_noisy(tuning: FinishedTuning) -> bool:
 
 
 def verdict_of(tuning: FinishedTuning) -> OptimizeVerdict:
-    """Verdict; `unchanged` only if it is known that nothing better was found."""
+    """Verdict; `unchanged` only if it is known that nothing better was found.
+
+    It tells the user to stop looking, so it is `partial` as long as anything is open: a step
+    that the budget left out, a gain that is likely but not proven, rounds that others disturbed,
+    or runs too far apart for a search to see a gain.
+    """
     state, stop = tuning.state, tuning.stop
     if stop is None:
         return "partial"
@@ -279,7 +285,11 @@ def _too_small(state: TunerState) -> str:
 
 
 def _nothing_proven(tuning: FinishedTuning) -> str:
-    """Sentence on the last step that proved nothing."""
+    """Sentence on the last step that proved nothing.
+
+    How far the best candidate came: it failed, could not be judged, was not proven, was refused;
+    or no candidate was faster, or none was tried, for the reason of the first setting kept.
+    """
     state, last = tuning.state, next(reversed(tuning.state.confirmations), None)
     if last is not None and last.failure is not None:
         evidence = last.failure.evidence.rstrip(".")
@@ -287,8 +297,8 @@ def _nothing_proven(tuning: FinishedTuning) -> str:
             f"The best candidate failed in the comparison ({last.failure.kind}: {evidence}), so "
             "nothing was written."
         )
-    if last is not None and (why := undecided(last)):
-        return why
+    if last is not None and (left_open := undecided(last)):
+        return left_open
     if best := (last and _compared(last, state)) or best_candidate(tuning):
         smallest = f"{state.context.smallest_gain:.0%}"
         unproven = (
