@@ -153,7 +153,7 @@ def applies(state: TunerState, switch: Switch) -> bool:
 
 
 def suggest_changes(state: TunerState) -> Stage:
-    """Tune what only the user may change, try code changes once each, compare the faster ones.
+    """Tune what only the user may change, and try code changes once each.
 
     Compilation costs most and comes last, unless launches dominate.
     """
@@ -164,7 +164,7 @@ def suggest_changes(state: TunerState) -> Stage:
     wanted.sort(key=lambda each: (each.name == "compile") is not launches)
     for number, switch in enumerate(wanted, 1):
         state = yield from try_switch(state, switch, wanted[number:])
-    return (yield from compare_faster(state))
+    return state
 
 
 def with_process(state: TunerState) -> TunerState:

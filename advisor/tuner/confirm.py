@@ -33,8 +33,11 @@ MOST_ROUNDS = 20
 """More rounds narrow the bounds too slowly to pay."""
 
 
-def confirm(state: TunerState) -> Stage:
-    """Compare the best candidate with its base, twice if open; drop it unconfirmed."""
+def confirm(state: TunerState, share_s: float | None = None) -> Stage:
+    """Compare the best candidate with its base, twice if open; drop it unconfirmed.
+
+    `share_s`: time that its rounds may take where others wait for theirs; None: all that is left.
+    """
     held, winner = proven_candidate(state), state.best
     if winner.key == held.key or state.best_run is None:
         return back_to(state, held)
@@ -49,6 +52,8 @@ def confirm(state: TunerState) -> Stage:
         wanted = min(wanted, most_rounds(state, base, again=again))
         fewest = GOOD_ROUNDS if again else FEWEST_ROUNDS
         room_s = state.remaining_s - finish_s
+        if share_s is not None:
+            wanted = min(wanted, max(GOOD_ROUNDS, int(share_s / max(round_s, 1e-9))))
         rounds = min(wanted, int(room_s / max(round_s, 1e-9)))
         if rounds < fewest:
             kind: TaskKind = "second-confirmation" if again else "confirmation"
@@ -243,7 +248,7 @@ def check_memory(state: TunerState) -> Stage:
             expected_s=state.price_s + pass_s,
             title=f"one pass over the data with {winner.label}",
         )
-        kept_s = state.reserve_s if state.context.consents else 0.0
+        kept_s = state.proof_s if state.context.consents else 0.0
         state, found = yield from run_trial(state, request, kept_s=kept_s, matters=False)
         if found is not None:
             if why := failure_of(state, found.result):

@@ -16,10 +16,19 @@ from advisor.tuner.code_suggestions import (
     is_sure,
     suggest_changes,
     suggest_settings,
+    to_compare,
 )
 from advisor.tuner.confirm import check_memory, confirm, proven_candidate
 from advisor.tuner.search import tune_batch_and_workers, tune_workers, worker_knobs
-from advisor.tuner.state import Result, SearchStep, Stage, Stop, TunerState, TuningContext
+from advisor.tuner.state import (
+    NearMiss,
+    Result,
+    SearchStep,
+    Stage,
+    Stop,
+    TunerState,
+    TuningContext,
+)
 from advisor.tuner.value_trials import (
     try_values,
     tune_flags,
@@ -89,26 +98,43 @@ def tune_gated_knobs(state: TunerState) -> Stage:
 
 
 def look_again(state: TunerState) -> Stage:
-    """Compare gains hidden by single runs' noise, if nothing was proven."""
+    """Rounds for what single runs left open, settings that can be written before all others.
+
+    Where nothing is proven, a gain that single runs' noise may hide is compared, too. While
+    suggestions wait for rounds of their own, it takes no more than its share.
+    """
+    written = [each for each in state.near_misses if not state.in_code(each.knob)]
+    state = yield from compare_hidden(state, written)
+    state = yield from compare_faster(state)
     if not is_proven(state):
+        coded = [each for each in state.near_misses if state.in_code(each.knob)]
+        state = yield from compare_hidden(state, coded)
         state = replace(state, second_look=True)
-        for near in sorted(state.near_misses, key=lambda each: -each.gain):
-            if is_proven(state):
-                break
-            again = partial(try_values, knob=near.knob, values=[near.value])
-            if state.in_code(near.knob):
-                state = yield from suggest_settings(state, [again])
-            else:
-                state = yield from again(state)
-                state = yield from confirm(state)
-                state = yield from check_memory(state)
-        if not is_proven(state):
-            state = yield from compare_faster(state)
+        state = yield from compare_faster(state)
         state = replace(state, second_look=False)
     kept = tuple(
         each for each in state.suggestions if each.outcome or is_sure(state, each.run)
     )
     return replace(state, suggestions=kept)
+
+
+def compare_hidden(state: TunerState, misses: Sequence[NearMiss]) -> Stage:
+    """Compare values that ran faster within the noise, until something is proven."""
+    for number, near in enumerate(sorted(misses, key=lambda each: -each.gain)):
+        if is_proven(state):
+            break
+        waiting = len(to_compare(state))
+        room_s = state.remaining_s / (len(misses) - number + waiting) if waiting else None
+        state = replace(state, second_look=True)
+        again = partial(try_values, knob=near.knob, values=[near.value])
+        if state.in_code(near.knob):
+            state = yield from suggest_settings(state, [again])
+        else:
+            state = yield from again(state)
+            state = yield from confirm(state, room_s)
+            state = yield from check_memory(state)
+        state = replace(state, second_look=False)
+    return state
 
 
 def is_proven(state: TunerState) -> bool:

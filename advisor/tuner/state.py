@@ -392,8 +392,8 @@ class TunerState:
         return MARGIN * (base_s + self.again_s(self.best_run))
 
     @property
-    def reserve_s(self) -> float:
-        """Time kept to confirm: more beside other programs, at most about half."""
+    def proof_s(self) -> float:
+        """Time that a proof is planned to take: more beside other programs, at most about half."""
         most = GOOD_ROUNDS if self.context.consents else MOST_RESERVED
         bought = int(self.context.budget_s / max(self.price_s, 1e-9) / 4)
         planned_s = self.round_s * min(most, max(FEWEST_ROUNDS, bought))
@@ -405,23 +405,41 @@ class TunerState:
         return max(planned_s, min(delayed_s, self.context.budget_s / 2))
 
     @property
-    def search_reserve_s(self) -> float:
+    def is_unproven(self) -> bool:
+        """True for a best candidate that no rounds have compared yet."""
+        return bool(self.best.changes) and not self.confirmation_runs(self.best)
+
+    @property
+    def reserve_s(self) -> float:
+        """Time kept to confirm the best candidate."""
+        return self.reserve_for(found=self.is_unproven)
+
+    def reserve_for(self, *, found: bool) -> float:
+        """Time kept beside the next trial: for the proof, if something was found to be proven.
+
+        Before that there is nothing to prove, and half of the budget would be kept for it while
+        settings stay untried. The fewest rounds are kept all the same: a find without any is lost.
+        """
+        return self.proof_s if found else min(self.proof_s, FEWEST_ROUNDS * self.round_s)
+
+    def search_reserve_s(self, *, found: bool) -> float:
         """Time that a search of free settings keeps: for their proof, and for sampling steps."""
+        kept_s = self.reserve_for(found=found)
         wanted = bool(self.context.workload.quality) and not self.context.safe
         steps = [
             knob for knob in self.tunable("timesteps") if self.verdict_on(knob) is None
         ]
         if not (wanted and steps):
-            return self.reserve_s
+            return kept_s
         free = len(self.originals) + SEARCH_PROCESSES
         judging_s = JUDGING_PROCESSES * self.price_s
-        whole_s = self.reserve_s + free * self.price_s + judging_s
-        return self.reserve_s + (judging_s if whole_s <= self.context.budget_s else 0.0)
+        whole_s = self.proof_s + free * self.price_s + judging_s
+        return kept_s + (judging_s if whole_s <= self.context.budget_s else 0.0)
 
     @property
     def gated_reserve_s(self) -> float:
         """Time kept to confirm a candidate on top of a proven one."""
-        return min(self.reserve_s, GATED_ROUNDS * self.round_s)
+        return min(self.proof_s, GATED_ROUNDS * self.round_s)
 
     @property
     def fewest_s(self) -> float:

@@ -39,8 +39,8 @@ class TimePlan(NamedTuple):
 
 def plan_of(state: TunerState) -> TimePlan:
     """The plan after the baseline; what has no room is cut from the search."""
-    proof_s = min(state.reserve_s, state.remaining_s)
-    room_s = max(0.0, state.remaining_s - state.search_reserve_s)
+    proof_s = min(state.proof_s, state.remaining_s)
+    room_s = max(0.0, state.remaining_s - state.search_reserve_s(found=True))
     search_s = min(SEARCH_PROCESSES * state.price_s, room_s)
     gated = state.context.consents and bool(state.tunable(*GATED))
     return TimePlan(

@@ -136,7 +136,9 @@ def with_near_miss(
     gain = state.gain_over_incumbent(run)
     if gain <= 1 + state.context.smallest_gain:
         return state
-    return replace(state, near_misses=(*state.near_misses, NearMiss(knob, value, gain)))
+    near = NearMiss(knob, value, gain)
+    others = (each for each in state.near_misses if each[:2] != near[:2])
+    return replace(state, near_misses=(*others, near))
 
 
 def tune_loader(state: TunerState) -> Stage:

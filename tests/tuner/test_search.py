@@ -329,3 +329,21 @@ def test_a_value_that_moved_with_another_did_not_run_alone(points, batch, worker
     grid = SimpleNamespace(runs=points)
     assert ran_alone(grid, 0) is batch
     assert ran_alone(grid, 1) is workers
+
+
+@pytest.mark.parametrize("unit_s", [0.0005, 0.002, 0.004])
+@pytest.mark.parametrize("launch_s", [0.001, 0.02])
+def test_the_first_trial_moves_one_knob(tmp_path, launch_s, unit_s) -> None:
+    """A run with another batch and other workers tells of neither; accumulation only follows."""
+    engine = on_formula(process_s=8.0, load_s=0.002, launch_s=launch_s, unit_s=unit_s)
+    search = formula_search(tmp_path, engine, TRAINING, budget_s=300.0)
+    first = search.asked("search")[0].request.variant.candidate
+    assert len({change.kind for change in first.changes} - {"grad_accum"}) == 1
+
+
+def test_knobs_that_need_each_other_move_together_where_few_trials_are_left(tmp_path) -> None:
+    engine = on_formula(process_s=20.0, load_s=0.002, launch_s=0.02)
+    search = formula_search(tmp_path, engine, TRAINING, budget_s=240.0)
+    assert search.winner.changes
+    first = search.asked("search")[0].request.variant.candidate
+    assert {change.kind for change in first.changes} >= {"batch_size", "num_workers"}
