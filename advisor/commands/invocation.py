@@ -22,6 +22,7 @@ from advisor.config.leaves import Option
 from advisor.executor.engines.connection import LOCAL, interpreter_of
 from advisor.executor.requests import CommandName
 from advisor.files import reading
+from advisor.knobs.registry import loader_arguments
 from advisor.model import Candidate, Failure, MeasurePlan, Phase, Trial
 from advisor.runner.trial import run_trial
 from advisor.sandbox.capabilities import detect_isolation
@@ -199,6 +200,10 @@ def resolve(
         if why := why_not_taken(argv, config, cwd):
             raise errors.CommandMissingError(why)
     entry = entry or Workload(command=shlex.join(argv))
+    if with_options and len(configs) == 1:
+        env = tuple(sorted(entry.env.items()))
+        declared = None if entry.phase == "any" else entry.phase
+        configs = (with_fields(configs[0], argv, cwd, env, declared),)
     typed = documents.of_command(argv)
     named = "eval" if entry.validation else knobs.phase_of_command(typed)
     if entry.phase == "any" and named:
@@ -343,6 +348,8 @@ class ProgramOptions:
     """Recorded options, or the reason for none."""
 
     options: tuple[Option, ...] = ()
+    fields: tuple[Option, ...] = ()
+    """What a config of the program may hold, by its path there."""
     why_unknown: str | None = None
 
 
@@ -394,7 +401,11 @@ def recorded(
         options = _read(record)
     if options is None:
         return ProgramOptions(why_unknown=_why_unrecorded(result))
-    return ProgramOptions(options=tuple(_placed(options, command, first)))
+    typed = [each for each in options if each.get("typed", True)]
+    return ProgramOptions(
+        options=tuple(_placed(typed, command, first)),
+        fields=tuple(_field(each) for each in options if each.get("field")),
+    )
 
 
 def _read(path: Path) -> list[dict[str, Any]] | None:
@@ -448,6 +459,64 @@ def _placed(
             comment=option.get("help"),
             why=option.get("why"),
         )
+
+
+def _field(each: Mapping[str, Any]) -> Option:
+    return Option(
+        flag=str(each["field"]),
+        default=each.get("default"),
+        form="apart",
+        behind=0,
+        choices=tuple(each.get("choices") or ()),
+        comment=each.get("help"),
+        why=each.get("why"),
+    )
+
+
+READS_FIELDS = re.compile(
+    r"\b(HfArgumentParser|TrlParser|LightningCLI|jsonargparse|draccus|pyrallis|pydantic_settings"
+    r"|OmegaConf\.structured)\b"
+)
+"""Words of a script whose config is read by a parser or dataclass that knows its fields."""
+ADDABLE = {
+    "batch_size", "grad_accum", "precision", "tf32", "compile", "attention_impl", "length_grouping",
+    *loader_arguments(),
+}  # fmt: skip
+"""Kinds that are worth a line of their own where the config does not set them."""
+OWN_KEYS = 0.5
+"""More of a config's keys have to be fields: another file may be tuned, as of DeepSpeed."""
+
+
+def with_fields(
+    config: documents.Document,
+    argv: tuple[str, ...],
+    cwd: Path,
+    env: tuple[tuple[str, str], ...],
+    phase: Phase | None,
+) -> documents.Document:
+    """`config` with the settings that it may gain, as its program's parser declares them.
+
+    The program starts once for that, if its script names a library that reads configs so.
+    """
+    script = _script(argv, first_own_word(argv), cwd)
+    text = ""
+    with contextlib.suppress(OSError, UnicodeDecodeError, TypeError):
+        text = Path(script or "").read_text("utf-8")
+    if not READS_FIELDS.search(text):
+        return config
+    fields = recorded(argv, cwd, env).fields
+    known = {each.flag for each in fields}
+    own = [path for path in config.leaves if "[" not in path]
+    if not own or sum(path in known for path in own) <= OWN_KEYS * len(own):
+        return config
+    found = knobs.find(documents.with_fields(config, fields), phase=phase)
+    given = {knob.kind for knob in found.knobs if knob.path in config.leaves}
+    wanted = {
+        knob.path
+        for knob in found.knobs
+        if knob.editable and knob.phase != "eval" and knob.kind in ADDABLE - given
+    }
+    return documents.with_fields(config, [each for each in fields if each.flag in wanted])
 
 
 def _script(command: Sequence[str], first: int, cwd: Path) -> str | None:

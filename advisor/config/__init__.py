@@ -6,6 +6,7 @@ from advisor.config.document import (
     of_command as of_command,
     parse as parse,
     read as read,
+    with_fields as with_fields,
 )
 from advisor.config.swap import (
     require_one_name as require_one_name,

@@ -8,7 +8,18 @@ from pathlib import Path
 from typing import Literal, NoReturn
 
 from advisor import masking
-from advisor.config import argv, json5, jsonc, leaves, python, spelling, swap, toml, yaml
+from advisor.config import (
+    added,
+    argv,
+    json5,
+    jsonc,
+    leaves,
+    python,
+    spelling,
+    swap,
+    toml,
+    yaml,
+)
 from advisor.config.leaves import Option, Scalar, Splice, Syntax
 from advisor.errors import ConfigSyntaxError, ConfigUnreadableError, EditRefusedError
 from advisor.model import JsonScalar
@@ -52,7 +63,7 @@ class Document:
     leaves: Mapping[str, Scalar]
     """By path; of equal ones the last leaf counts."""
     options: tuple[Option, ...] = ()
-    """Options of a command's program."""
+    """Options of a command's program, or fields that its config may hold."""
 
     @cached_property
     def scalars(self) -> Mapping[str, Scalar]:
@@ -95,6 +106,10 @@ class Document:
         raise EditRefusedError(msg)
 
     def _splice(self, scalar: Scalar, wanted: JsonScalar) -> Splice:
+        if not scalar.given and self.format != "argv":
+            value = self._spell(wanted, None)
+            line = added.member(self.text, self.format, scalar.start, scalar.path, value)
+            return scalar.start, scalar.end, line
         if scalar.option is not None and (not scalar.given or scalar.option.form == "pair"):
             return self._option(scalar, scalar.option, wanted)
         if not scalar.bare:
@@ -180,11 +195,11 @@ def parse(
         )
         raise ConfigUnreadableError(msg) from problem
     try:
-        found = (
-            argv.with_options(text, options)
-            if options
-            else SYNTAXES[format].parse(text, name)
-        )
+        if format == "argv":
+            found = argv.with_options(text, options)
+        else:
+            found = [*SYNTAXES[format].parse(text, name)]
+            found = added.with_options(text, found, options, format) if options else found
     except (RecursionError, MemoryError) as problem:
         raise leaves.syntax_error(name, text, 0, leaves.TOO_DEEP) from problem
     by_path = {leaf.path: leaf for leaf in found}
@@ -194,6 +209,11 @@ def parse(
     return Document(
         name=name, format=format, raw=raw, text=text, leaves=by_path, options=options
     )
+
+
+def with_fields(document: Document, options: Sequence[Option]) -> Document:
+    """The document with what its program's parser says that it may hold."""
+    return parse(document.raw, document.format, document.name, tuple(options))
 
 
 def of_command(command: Sequence[str], options: Sequence[Option] = ()) -> Document:
@@ -211,6 +231,8 @@ def masked_diff(before: Document, after: Document, name: str) -> str:
 def _masked(document: Document) -> str:
     splices = []
     for path, scalar in document.scalars.items():
+        if not scalar.given:
+            continue
         names = path.replace("[", ".").split(".")
         if any(masking.is_secret(name, scalar.value) for name in names):
             quote = scalar.text[:1] if scalar.text[:1] in {'"', "'"} else ""

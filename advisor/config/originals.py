@@ -11,12 +11,13 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from advisor.config import document as documents, swap
+from advisor.config import added, document as documents, swap
+from advisor.config.leaves import Scalar
 from advisor.errors import (
     AdvisorError,
     RevertConflictError,
@@ -70,7 +71,7 @@ class Versions:
                     "path": c.path,
                     "old": c.old,
                     "new": c.new,
-                    "text": original.scalars[c.path].text,
+                    "text": spelled_before(original.scalars[c.path]),
                 }
                 for c in changes
             ],
@@ -186,9 +187,20 @@ def in_place(version: Version, current: bytes, config: Path) -> bool:
     except AdvisorError:
         return True
     return not all(
-        change["path"] in scalars and scalars[change["path"]].value == change["old"]
-        for change in version.changes
+        is_old(change, scalars.get(change["path"])) for change in version.changes
     )
+
+
+def spelled_before(scalar: Scalar) -> str | None:
+    """Spelling of a value before it was tuned; None where its line was not there."""
+    return scalar.text if scalar.given else None
+
+
+def is_old(change: Mapping[str, Any], scalar: Scalar | None) -> bool:
+    """True if `scalar` is as it was before `change`; None: it is not there."""
+    if scalar is None:
+        return change["text"] is None
+    return scalar.value == change["old"] and change["text"] is not None
 
 
 def undo(version: Version, current: bytes, config: Path) -> bytes:
@@ -213,7 +225,10 @@ def undo(version: Version, current: bytes, config: Path) -> bytes:
                 )
             )
             raise RevertConflictError(msg)
-        splices.append((scalar.start, scalar.end, change["text"]))
+        if change["text"] is None:
+            splices.append(added.without(document.text, document.format, scalar))
+        else:
+            splices.append((scalar.start, scalar.end, change["text"]))
     reverted = document.spliced(splices)
     _parsed(reverted, config)
     return reverted

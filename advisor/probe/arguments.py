@@ -141,6 +141,7 @@ def _is_program() -> bool:
 
 
 def _option(flags: Iterable[Any], default: Any, form: str = "joint", **more: Any) -> Option:
+    """Return one option; `field`: its key in a config; `typed`: it may stand in the command."""
     plain = [choice for choice in more.get("choices") or () if isinstance(choice, PLAIN)]
     return {
         "flags": [str(flag) for flag in flags],
@@ -150,6 +151,8 @@ def _option(flags: Iterable[Any], default: Any, form: str = "joint", **more: Any
         "help": str(more["help"])[:400] if isinstance(more.get("help"), str) else None,
         "why": more.get("why"),
         "command": more.get("command"),
+        "field": more.get("field"),
+        "typed": more.get("typed", True),
     }
 
 
@@ -169,7 +172,15 @@ def _hook_argparse(recorder: OptionRecorder, argparse: Any) -> None:
     _listen(argparse, keep, print)
 
 
-def _of_argparse(parser: Any, command: str | None) -> Iterator[Option]:
+CONFIG_READERS = {"transformers", "trl", "jsonargparse"}
+"""Packages whose parsers read the destinations of their options from a config, too."""
+
+
+def _of_argparse(
+    parser: Any, command: str | None, *, typed: bool = True
+) -> Iterator[Option]:
+    packages = {each.__module__.partition(".")[0] for each in type(parser).__mro__}
+    reads_configs = not packages.isdisjoint(CONFIG_READERS)
     for action in parser._actions:
         kind, flags = type(action).__name__, list(action.option_strings)
         if not flags or any(word in kind for word in ("Help", "Version", "PrintConfig")):
@@ -183,7 +194,7 @@ def _of_argparse(parser: Any, command: str | None) -> Iterator[Option]:
             form, default = "bare", default or False
         elif action.nargs not in (None, "?", 1) or "Append" in kind:
             why = TAKES_SEVERAL
-        elif action.type is bool and action.nargs is None:
+        elif action.type is bool and action.nargs is None and not reads_configs:
             why = "its type is bool, which reads every text as true"
         yield _option(
             sorted(flags, key=lambda flag: -len(flag) if flag.startswith("--") else 0),
@@ -195,6 +206,8 @@ def _of_argparse(parser: Any, command: str | None) -> Iterator[Option]:
             help=action.help,
             why=why,
             command=command,
+            field=str(action.dest) if reads_configs else None,
+            typed=typed,
         )
 
 
@@ -264,13 +277,14 @@ def _of_absl(values: Any) -> Iterator[Option]:
             )
 
 
-def _of_config(config: Any) -> Iterator[Option]:
-    """Values of a config that OmegaConf merged or Hydra composed."""
+def _of_config(config: Any, *, typed: bool = True) -> Iterator[Option]:
+    """Values of a config that OmegaConf merged or made of a dataclass, or that Hydra composed."""
     for path, value in _flat(sys.modules["omegaconf"].OmegaConf.to_container(config)):
         if path.partition(".")[0] != "hydra":
             refers = isinstance(value, str) and "${" in value
+            why = "it refers to other values" if refers else None
             yield _option(
-                [path], value, why="it refers to other values" if refers else None
+                [path], value, why=why, field=None if typed else path, typed=typed
             )
 
 
@@ -322,6 +336,34 @@ def _hook_omegaconf(recorder: OptionRecorder, omegaconf: Any) -> None:
     for name in ("merge", "unsafe_merge"):
         _hook(conf, name, merged)
 
+    def structured(result: Any, *_: Any, **__: Any) -> None:
+        if "hydra" not in sys.modules:  # which makes its own of them
+            recorder.add(_of_config(result, typed=False), "omegaconf")
+
+    _hook(conf, "structured", structured)
+
+
+def _hook_transformers(recorder: Recorder, parsing: Any) -> None:
+    """HfArgumentParser: its fields, where a YAML or JSON file is read without a command line."""
+
+    def read(_: Any, parser: Any, *__: Any, **___: Any) -> None:
+        recorder.add(_of_argparse(parser, None, typed=False), "transformers")
+
+    _hook(parsing.HfArgumentParser, "parse_dict", read)
+
+
+def _hook_pydantic(recorder: Recorder, settings: Any) -> None:
+    """pydantic-settings: the values of each settings object that is made."""
+
+    def made(_: Any, model: Any, *__: Any, **___: Any) -> None:
+        fields = _flat(model.model_dump())
+        options = (
+            _option([path], value, field=path, typed=False) for path, value in fields
+        )
+        recorder.add(options, "pydantic_settings")
+
+    _hook(settings.BaseSettings, "__init__", made)
+
 
 def _hook_fire(recorder: OptionRecorder, core: Any) -> None:
     """Fire: the parameters of each function or class that it calls."""
@@ -348,7 +390,8 @@ def _hook_dataclass_parser(recorder: OptionRecorder, parsing: Any, library: str)
 
     def made(config: Any, *_: Any, **__: Any) -> None:
         fields = _flat(dataclasses.asdict(config))
-        recorder.add((_option([f"--{path}"], value) for path, value in fields), library)
+        options = (_option([f"--{path}"], value, field=path) for path, value in fields)
+        recorder.add(options, library)
 
     _hook(parsing.ArgumentParser, "parse_args", made)
 
@@ -385,5 +428,7 @@ LIBRARIES: dict[str, Callable[[OptionRecorder, Any], None]] = {
     "draccus.argparsing": functools.partial(_hook_dataclass_parser, library="draccus"),
     "pyrallis.argparsing": functools.partial(_hook_dataclass_parser, library="pyrallis"),
     "omegaconf": _hook_omegaconf,
+    "transformers.hf_argparser": _hook_transformers,
+    "pydantic_settings.main": _hook_pydantic,
     "hydra._internal.config_loader_impl": _hook_hydra,
 }
