@@ -122,11 +122,16 @@ KINDS = (
         unit="step",
         effect="forwards_per_unit",
     ),
+    KnobSpec(
+        "length_grouping", "items of like length in one batch", "training", "grouping",
+        phase="train",
+    ),
     KnobSpec("compile", "torch.compile", "numeric", "level", effect="compiled"),
     KnobSpec("cudnn_benchmark", "cuDNN autotuning", "numeric", "flag", effect="cudnn_benchmark"),
     KnobSpec("tf32", "TF32", "numeric", "level", effect="tf32"),
     KnobSpec("channels_last", "channels-last layout", "numeric", "flag", effect="channels_last"),
     KnobSpec("attention_impl", "attention implementation", "numeric", "level", phase="any"),
+    KnobSpec("kv_cache", "keys and values of tokens before", "numeric", "flag", phase="test"),
     KnobSpec("fused_kernels", "fused optimizer", "numeric", "level", phase="train"),
 )  # fmt: skip
 REGISTRY: Mapping[str, KnobSpec] = {spec.kind: spec for spec in KINDS}

@@ -191,6 +191,7 @@ def diagnose(
         name, text = part, f"{_sentence(runs, run, part, rate)} Shorter by {how}."
         if part == "compute" and run.shares.launch is None:
             text += _waiting_too(runs, run, more_workers=more_workers)
+    text += _padding(run)
     evidence = [*_step(run), *_waste(run), *_isolated(runs), *_device(run, profile)]
     return Bottleneck(name=name, sentence=text, evidence=evidence)
 
@@ -282,14 +283,19 @@ def _milliseconds(value: float) -> str:
     return numbers.duration(value / 1000, 3)
 
 
-def _waste(run: Run) -> Iterator[str]:
-    """Padding, and numbers read from tensors."""
+def _padding(run: Run) -> str:
+    """Sentence on positions without an item in them; empty where they are few."""
     padded = run.effects.padding_share or 0.0
-    if padded >= numbers.WORTH_SAYING:
-        yield (
-            f"Padding fills {100 * padded:.1f} % of the positions of its batches: batches of items "
-            "of like length (length bucketing) save that work."
-        )
+    if padded < numbers.WORTH_SAYING:
+        return ""
+    return (
+        f" Padding fills {100 * padded:.1f} % of the positions of its batches: batches of items "
+        "of like length (length bucketing) save that work."
+    )
+
+
+def _waste(run: Run) -> Iterator[str]:
+    """Numbers read from tensors."""
     costly = [each for each in run.syncs if _share_of(run, each) >= numbers.WORTH_SAYING]
     if costly:
         sites = ", ".join(_sync_point(run, each) for each in costly[:MOST_SITES])

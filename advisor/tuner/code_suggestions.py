@@ -29,7 +29,7 @@ from advisor.tuner.state import (
     run_comparison,
     run_trial,
 )
-from advisor.tuner.value_trials import tune_loader
+from advisor.tuner.value_trials import tune_length_grouping, tune_loader
 
 MOST_COMPARED = 4
 """Suggestions that get their own comparison, most promising first."""
@@ -37,6 +37,10 @@ COMPILE_S = 30.0
 """Assumed compilation time, until one is measured."""
 WORTH_COMPUTE = 0.3
 """Share of time in model calls from which faster ones gain enough."""
+OTHER_COMPANY = (
+    "Items of like length share a batch: a pass holds the same items, an update other ones "
+    "together. What that does to the results was not measured."
+)
 LAUNCH_BOUND = 0.2
 """Share of kernel launches from which CUDA graphs come first."""
 
@@ -158,7 +162,9 @@ def suggest_changes(state: TunerState) -> Stage:
     Compilation costs most and comes last, unless launches dominate.
     """
     state = with_process(state)
-    state = yield from suggest_settings(state, (tune_batch_and_workers, tune_loader))
+    state = yield from suggest_settings(
+        state, (tune_length_grouping, tune_batch_and_workers, tune_loader)
+    )
     launches = is_launch_bound(state)
     wanted = [switch for switch in SWITCHES if applies(state, switch)]
     wanted.sort(key=lambda each: (each.name == "compile") is not launches)
@@ -220,6 +226,8 @@ def stacked(
     parts = [", ".join(written)] if written else []
     parts += [f"DataLoader arguments: {coded}"] if coded else []
     reasons = ["No config key or option holds what stands in the code."] if coded else []
+    if any(each.kind == "length_grouping" for each in moved):
+        reasons.append(OTHER_COMPANY)
     batch = next((each for each in moved if each.kind == "batch_size"), None)
     if batch is not None and alters_training(state, candidate, run):
         old, new = (number_of(value) or 1.0 for value in (batch.old, batch.new))

@@ -81,7 +81,9 @@ def overriding(leaf: str, value: object, run: Run) -> str:
 
 
 def is_only_suggested(state: TunerState, knob: Knob) -> bool:
-    """True if it is a batch, and a larger one would change each update's samples."""
+    """True if it changes which samples an update has: a batch, unless accumulation follows it."""
+    if knob.kind == "length_grouping":
+        return True
     if knob.kind != "batch_size":
         return False
     if state.context.workload.validation:

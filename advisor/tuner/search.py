@@ -124,8 +124,14 @@ def tune_batch_and_workers(state: TunerState) -> Stage:
 
 
 def is_turn_of(state: TunerState, knob: Knob) -> bool:
-    """True unless only the user's settings are tuned now, and this one may be written."""
-    return not state.by_hand or state.in_code(knob) or is_only_suggested(state, knob)
+    """True unless only the user's settings are tuned now, and this one may be written.
+
+    A batch has its turn again with items of like length: less padding, and a larger one pays.
+    """
+    if not state.by_hand or state.in_code(knob) or is_only_suggested(state, knob):
+        return True
+    is_grouped = any(change.kind == "length_grouping" for change in state.best.changes)
+    return is_grouped and knob.kind == "batch_size"
 
 
 def tune_workers(state: TunerState, workers: Sequence[Knob]) -> Stage:

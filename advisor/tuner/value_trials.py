@@ -35,6 +35,7 @@ GATED_RUNS = 4.0
 QUICKER: dict[str, tuple[JsonScalar, JsonScalar]] = {
     **dict.fromkeys((*ON_GPU, "compile"), (False, True)),
     "attention_impl": ("eager", "sdpa"),
+    "kv_cache": (False, True),
 }
 """Value of a flag, and one that may be faster; cheapest to try first."""
 
@@ -171,6 +172,43 @@ def tune_memory_savers(state: TunerState) -> Stage:
             continue
         reason = "Nothing was seen to be computed twice by torch, so off is no faster."
         state = state.set_verdict(knob, "no-need", reason)
+    return state
+
+
+GROUPED: dict[JsonScalar, JsonScalar] = {
+    "random": "group_by_length",
+    "shuffle": "group_by_length",
+}
+"""Words for a way to draw samples, and the one that draws items of like length together."""
+WORTH_GROUPING = 0.1
+"""Share of padded positions from which batches of like lengths gain enough for a trial."""
+
+
+def tune_length_grouping(state: TunerState) -> Stage:
+    """Try batches of items of like length, where padding fills many positions.
+
+    A pass holds the same items and an update as many of them, yet other ones together. That is
+    the user's to decide: it is only suggested. It comes before the batch, which gains by it.
+    """
+    padded = state.incumbent_run.effects.padding_share
+    for knob in state.tunable("length_grouping"):
+        if isinstance(knob.value, str):
+            value = GROUPED.get(knob.value.lower())
+        else:
+            value = as_written(knob, True) if knob.value in (False, 0) else None
+        if value is None:
+            continue
+        if padded is None or padded < WORTH_GROUPING:
+            share = "was not seen" if padded is None else f"fills {numbers.percent(padded)}"
+            reason = f"Padding of batches {share}, so items of like length gain little."
+            state = state.set_verdict(knob, "no-need", reason)
+            continue
+        state = yield from try_values(state, knob, [value])
+        verdict = state.verdict_on(knob)
+        if verdict is not None and verdict.cause == "out-of-budget":
+            wasted = f"Padding fills {numbers.percent(padded)} of the positions"
+            reason = f"{wasted}; `{value}` saves most of that work. {verdict.reason}"
+            state = state.set_verdict(knob, verdict.cause, reason)
     return state
 
 

@@ -194,3 +194,22 @@ def test_every_reader_knows_an_argument(argument) -> None:
         assert argument.observed(Effects(loader_arguments=((field, False),))) is False
 
     assert (argument.kind in NEEDS_WORKERS) == ("workers" in argument.needs)
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "phase"),
+    [
+        ("lr: 0.1\nsw_batch_size: 1\nroi_size: [96, 96]\n", "sw_batch_size", "eval"),
+        ("sliding_batch_size: 1\noverlap: 0.5\n", "sliding_batch_size", "test"),
+        ("model_name: x\nencode_batch_size: 8\n", "encode_batch_size", "test"),
+        ("lr: 0.1\ninference_batch_size: 8\n", "inference_batch_size", "test"),
+    ],
+)
+def test_a_batch_of_windows_or_of_an_inference_changes_no_training(text, path, phase) -> None:
+    (knob,) = [knob for knob in find(text).knobs if knob.path == path]
+    assert (knob.kind, knob.phase, knob.knob_class) == ("batch_size", phase, "free")
+
+
+def test_the_cache_of_a_generation_is_a_setting_and_that_of_a_loader_is_none() -> None:
+    assert [k.kind for k in find("use_cache: false\nmax_new_tokens: 8\n").knobs] == ["kv_cache"]
+    assert find("use_cache: false\nbuild_dir: out\n").knobs == ()

@@ -209,10 +209,11 @@ def test_lines_that_cost_nothing_are_no_evidence() -> None:
 def test_padding_suggests_buckets_and_reads_of_tensors_have_their_lines() -> None:
     point = SyncPoint(site="train.py:83", call="item", per_step=2.0, ms=1.0)
     effects = replace(RUN.effects, padding_share=0.25)
-    lines = found(replace(RUN, effects=effects, syncs=(point,), step_ms=20.0)).evidence
-    assert any("Padding fills 25.0 %" in line and "bucketing" in line for line in lines)
+    told = found(replace(RUN, effects=effects, syncs=(point,), step_ms=20.0))
+    assert "Padding fills 25.0 %" in told.sentence, "what pays most for text is not folded"
+    assert "bucketing" in told.sentence
     shown = "`train.py:83` (`.item()`, 2 a step, 1.00 ms each, 10 % of the time)"
-    assert f"The host waits for the GPU at {shown}." in lines
+    assert f"The host waits for the GPU at {shown}." in told.evidence
 
 
 def test_each_part_gives_at_most_what_it_takes() -> None:

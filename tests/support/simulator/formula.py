@@ -4,7 +4,7 @@ import math
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from advisor.model import (
@@ -105,7 +105,7 @@ class Formula:
     switches: Mapping[str, float] = field(default_factory=dict)
     """Speed-up of each override that is no loader argument; others do not apply."""
     flags: Mapping[str, float] = field(default_factory=dict)
-    """Speed-up of each setting that is true; Effects tells which are."""
+    """Speed-up of each setting that is true; Effects tells of some which are."""
     drifts: Mapping[str, float] = field(default_factory=dict)
     """Relative shift of the losses by override."""
     fails: Callable[[Values, Trial], str | None] | None = None
@@ -240,8 +240,10 @@ class Formula:
             "accumulation": float(self._number(used, "accumulation_steps", 1)),
         }
         seen |= dict(self.observed)
+        told = {field.name for field in fields(Effects)}
         for name in self.flags:
-            seen |= {NAMED.get(name, name): used.get(name) == 1}
+            effect = NAMED.get(name, name)
+            seen |= {effect: used.get(name) == 1} if effect in told else {}
         return Effects(**seen)
 
     def _outcomes(self, plan: MeasurePlan) -> tuple[OverrideOutcome, ...]:
