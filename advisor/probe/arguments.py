@@ -343,7 +343,7 @@ def _hook_omegaconf(recorder: OptionRecorder, omegaconf: Any) -> None:
     _hook(conf, "structured", structured)
 
 
-def _hook_transformers(recorder: Recorder, parsing: Any) -> None:
+def _hook_transformers(recorder: OptionRecorder, parsing: Any) -> None:
     """HfArgumentParser: its fields, where a YAML or JSON file is read without a command line."""
 
     def read(_: Any, parser: Any, *__: Any, **___: Any) -> None:
@@ -352,7 +352,7 @@ def _hook_transformers(recorder: Recorder, parsing: Any) -> None:
     _hook(parsing.HfArgumentParser, "parse_dict", read)
 
 
-def _hook_pydantic(recorder: Recorder, settings: Any) -> None:
+def _hook_pydantic(recorder: OptionRecorder, settings: Any) -> None:
     """pydantic-settings: the values of each settings object that is made."""
 
     def made(_: Any, model: Any, *__: Any, **___: Any) -> None:
