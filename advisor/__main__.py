@@ -135,9 +135,9 @@ def dispatch(argv: list[str]) -> int:
         cwd=Path.cwd(),
         environ=os.environ,
         options={
-            flag: each.nargs
-            for each in parser._actions  # noqa: SLF001  argparse has no public list
-            for flag in each.option_strings
+            flag: action.nargs
+            for action in parser._actions  # noqa: SLF001  argparse has no public list
+            for flag in action.option_strings
         },
     )
     if command == []:

@@ -162,7 +162,7 @@ class Objective:
     def unmeasured(self, run: Run) -> tuple[str, ...]:
         """Names of the requested figures that `run` lacks."""
         asked = (self.metric, *(constraint.metric for constraint in self.constraints))
-        return tuple(dict.fromkeys(each.name for each in asked if not each.read(run)))
+        return tuple(dict.fromkeys(metric.name for metric in asked if not metric.read(run)))
 
     def broken(self, run: Run) -> tuple[Constraint, ...]:
         """Constraints that `run` breaks."""

@@ -104,12 +104,12 @@ def bounds(runs: Sequence[Sequence[float]]) -> Interval:
         intervals.append(
             stats.paired_interval([fmean(same) for same in zip(*runs, strict=True)])
         )
-    some = [each for each in intervals if each.n > 1] or intervals
+    some = [interval for interval in intervals if interval.n > 1] or intervals
     return Interval(
         estimate=fmean(map(fmean, runs)),
-        low=min(each.low for each in some),
-        high=max(each.high for each in some),
-        n=max(each.n for each in intervals),
+        low=min(interval.low for interval in some),
+        high=max(interval.high for interval in some),
+        n=max(interval.n for interval in intervals),
     )
 
 
@@ -174,7 +174,7 @@ def _judged(
         if stage == "chosen"
         else max(worse.high, worse.high - worse.estimate)
     )
-    shown = sorted(reference + sign * each for each in (worse.low, worse.high))
+    shown = sorted(reference + sign * bound for bound in (worse.low, worse.high))
     low, high = shown if math.isfinite(worse.high) else (None, None)
     return replace(
         missing,
@@ -225,7 +225,7 @@ def judge_drift(
     drifts: Sequence[Sequence[float]], tolerance: float, stage: Stage
 ) -> QualityJudgement:
     """Judge relative differences of losses or outputs, either way, by pair and step."""
-    finite = all(math.isfinite(each) for pair in drifts for each in pair) and all(drifts)
+    finite = all(math.isfinite(drift) for pair in drifts for drift in pair) and all(drifts)
     judgement = (
         bounds(drifts)
         if finite

@@ -46,7 +46,7 @@ def existing_folders(root: Path) -> list[Path]:
     folders = [root / STATE_FOLDER]
     with contextlib.suppress(OSError):
         folders.append(_elsewhere(root))
-    return [each for each in folders if os.path.isdir(each)]  # noqa: PTH112  a Path may raise
+    return [folder for folder in folders if os.path.isdir(folder)]  # noqa: PTH112  a Path may raise
 
 
 def _elsewhere(root: Path) -> Path:

@@ -234,7 +234,7 @@ def welch_interval(
     mean = statistics.fmean(one) - statistics.fmean(other)
     half = math.inf
     if min(sizes) > 1:
-        parts = [_variance(each) / len(each) for each in (one, other)]
+        parts = [_variance(sample) / len(sample) for sample in (one, other)]
         floor = sigma**2 / 2 * sum(1 / n for n in sizes)
         squares = sum(part**2 / (n - 1) for part, n in zip(parts, sizes, strict=True))
         degrees = sum(parts) ** 2 / squares if squares else sum(sizes) - 2
@@ -263,7 +263,7 @@ def _quantile_between(probability: float, degrees: float) -> float:
     The quantile is convex in 1 / degrees, so the chord between whole degrees lies above it.
     """
     below = math.floor(degrees)
-    near, far = (t_quantile(probability, each) for each in (below, below + 1))
+    near, far = (t_quantile(probability, degrees) for degrees in (below, below + 1))
     part = (1 / below - 1 / degrees) / (1 / below - 1 / (below + 1))
     return near + part * (far - near)
 

@@ -62,7 +62,8 @@ def measure(log: EventLog, plan: MeasurePlan, *, cut_short: bool = False) -> Mea
         effects,
         trains=trains,
         forwards_per_unit=series.forwards_per_unit,
-        all_parameters=sum(each.added_parameters for each in log.modules.values()) or None,
+        all_parameters=sum(module.added_parameters for module in log.modules.values())
+        or None,
     )
     measured = window is not None and window.units_per_s() is not None
     return Measurement(

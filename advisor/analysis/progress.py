@@ -61,10 +61,9 @@ def advise(
     then may be a validation or a rollout: were that taken for an inference, the trial would be
     stopped before the training has begun.
     """
-    starts = [each.end for each in log.fetches[:1]]
-    starts += [each.start for each in log.calls[:1]] + [
-        each.start for each in log.passes[:1]
-    ]
+    starts = [fetch.end for fetch in log.fetches[:1]]
+    starts += [call.start for call in log.calls[:1]]
+    starts += [backward.start for backward in log.passes[:1]]
     if not starts:
         return NextPhase(None, 0.1)
     began = min(starts)

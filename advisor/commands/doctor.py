@@ -68,16 +68,16 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     if args.calibrate:
         return calibrate(command or [], as_json=args.json)
     findings = checked(take(command or []))
-    to_fix = sum(each.status == "fix" for each in findings.values())
+    to_fix = sum(finding.status == "fix" for finding in findings.values())
     checks = [
         {
             "name": name,
-            "status": each.status,
-            "value": each.value,
+            "status": finding.status,
+            "value": finding.value,
             "why": why,
-            "fix": each.fix,
+            "fix": finding.fix,
         }
-        for (name, each), (_, why) in zip(findings.items(), CHECKS.values(), strict=True)
+        for (name, finding), (_, why) in zip(findings.items(), CHECKS.values(), strict=True)
     ]
     fields = {"verdict": verdict(findings), "to_fix": to_fix, "checks": checks}
     output.show(fields, as_text(findings), as_json=args.json)
@@ -228,7 +228,7 @@ class Finding(NamedTuple):
 
 def gpu(readings: Readings) -> Finding:
     gpus, note = readings.machine.gpus, readings.machine.gpu_note or "none"
-    names = ", ".join(f"{each.name}, {numbers.gib(each.memory_total_gib)}" for each in gpus)
+    names = ", ".join(f"{gpu.name}, {numbers.gib(gpu.memory_total_gib)}" for gpu in gpus)
     if readings.uvm_missing:
         missing = f"{names}; /dev/nvidia-uvm is missing, which CUDA needs"
         return Finding(missing, "sudo nvidia-modprobe -u -c 0")
@@ -290,7 +290,7 @@ def other_programs(readings: Readings) -> Finding:
     crowd, shown = readings.crowd, readings.cpus_shown
     if crowd.others_cpus is None:
         return Finding("not reported here", unknown=True)
-    who = ", ".join(f"{each.name} {each.cpus:.1f}" for each in crowd.who)
+    who = ", ".join(f"{neighbour.name} {neighbour.cpus:.1f}" for neighbour in crowd.who)
     value = f"{crowd.others_cpus:.1f} of {shown} CPUs busy{f' ({who})' if who else ''}"
     fix = "ps -eo pid,user,pcpu,comm --sort=-pcpu | head"
     if readings.own_calls:
@@ -335,15 +335,15 @@ def checked(readings: Readings) -> dict[str, Finding]:
 
 
 def verdict(findings: Mapping[str, Finding]) -> str:
-    wrong = sum(each.status == "fix" for each in findings.values())
+    wrong = sum(finding.status == "fix" for finding in findings.values())
     return f"{numbers.many(wrong, 'thing') if wrong else 'Nothing'} to fix here."
 
 
 def as_text(findings: Mapping[str, Finding]) -> str:
     lines = [verdict(findings), ""]
-    for name, each in findings.items():
-        mark = "?" if each.unknown else each.status
-        lines.append(f"  {mark:<4}  {name:<14}  {each.value}")
-        if each.fix:
-            lines += [f"{'':<8}{CHECKS[name][1]}", f"{'':<8}{each.fix}"]
+    for name, finding in findings.items():
+        mark = "?" if finding.unknown else finding.status
+        lines.append(f"  {mark:<4}  {name:<14}  {finding.value}")
+        if finding.fix:
+            lines += [f"{'':<8}{CHECKS[name][1]}", f"{'':<8}{finding.fix}"]
     return "\n".join(lines)

@@ -53,5 +53,5 @@ def row(card: GpuProfile) -> tuple[str, ...]:
         card.memory_gib, card.bandwidth_gb_per_s, card.fp32_tflops, card.tf32_tflops,
         card.bf16_tflops or card.fp16_tflops, card.tdp_w,
     )  # fmt: skip
-    texts = ("-" if each is None else f"{each:,.10g}" for each in figures)
+    texts = ("-" if figure is None else f"{figure:,.10g}" for figure in figures)
     return (card.name, *texts, ", ".join(compared(card)) or "-")

@@ -149,9 +149,9 @@ def node_of(engine: str, asked: Invocation) -> Iterator[Connection | None]:
     say(f"waiting for a node through {carrier.shown}")
     with contextlib.ExitStack() as stack:
         node = Connection(carrier, str(asked.cwd.resolve()), asked.environ, say)
-        for each in (node, *node.others):
-            stack.enter_context(each)
-        hosts = [each.host for each in (node, *node.others)]
+        for connection in (node, *node.others):
+            stack.enter_context(connection)
+        hosts = [connection.host for connection in (node, *node.others)]
         say(f"trials run on {' and '.join(hosts)}")
         yield node
 

@@ -76,7 +76,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         args.configs, command, workload=args.workload, use_case="predict"
     )
     prices = {
-        profiles.by_name(name).name: each for name, each in asked.settings.price.items()
+        profiles.by_name(name).name: price for name, price in asked.settings.price.items()
     }
     calibrated = calibration.kept(asked.state())
     cards = [calibration.applied(card, calibrated) for card in cards]
@@ -263,7 +263,7 @@ def other_batches(asked: invocation.Invocation, batch: float) -> Iterator[Change
             )
             if not holds_it or isinstance(old, tuple):
                 continue
-            for new in (like(old, each) for each in wanted):
+            for new in (like(old, size) for size in wanted):
                 if document.takes(knob.path, new):
                     yield Change(
                         document=document.name,
@@ -301,8 +301,8 @@ def draw(
     if len(sizes) == 1:
         return None
     curve = [estimate.estimate_of(traced, card, size) for size in sorted(sizes)]
-    rates = {each.batch: [each.units_per_s, *each.units_per_s_range] for each in curve}
-    memory = {each.batch: [each.memory_gib, *each.memory_gib_range] for each in curve}
+    rates = {point.batch: [point.units_per_s, *point.units_per_s_range] for point in curve}
+    memory = {point.batch: [point.memory_gib, *point.memory_gib_range] for point in curve}
     svg = figures.draw_predicted(
         card.title,
         unit,

@@ -124,7 +124,7 @@ def measure(
 def as_object(result: tuple[Run, ...], bottleneck: Bottleneck | None) -> dict[str, Any]:
     """Object of `--json`: means over the runs, with the rate's range."""
     run = typical(result)
-    effects, rates = run.effects, [each.units_per_s for each in result]
+    effects, rates = run.effects, [measured.units_per_s for measured in result]
     shares = dataclasses.asdict(run.shares)
     return {
         **{name: getattr(run, name) for name in OF_RUN},
@@ -137,7 +137,7 @@ def as_object(result: tuple[Run, ...], bottleneck: Bottleneck | None) -> dict[st
         "units_per_s_range": [min(rates), max(rates)],
         "runs": len(result),
         "notes": list(run.notes),
-        "disturbed": any(each.disturbance.disturbed for each in result),
+        "disturbed": any(measured.disturbance.disturbed for measured in result),
         "effects": dataclasses.asdict(effects) | {"arguments": dict(effects.arguments)},
         "shares": {name: share for name, share in shares.items() if share is not None}
         or None,

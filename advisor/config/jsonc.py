@@ -33,10 +33,14 @@ def parse(text: str, name: str) -> list[Scalar]:
 def _blanked(text: str) -> str:
     """Blank out comments and trailing commas."""
     apart = list(_APART.finditer(text))
-    comments = [(*each.span(), " " * len(each[0])) for each in apart if each["comment"]]
-    strings = [(*each.span(), "s" * len(each[0])) for each in apart if not each["comment"]]
+    comments = [(*token.span(), " " * len(token[0])) for token in apart if token["comment"]]
+    strings = [
+        (*token.span(), "s" * len(token[0])) for token in apart if not token["comment"]
+    ]
     shape = spliced(text, [*comments, *strings])
-    commas = ((each.end() - 1, each.end(), " ") for each in _TRAILING_COMMA.finditer(shape))
+    commas = (
+        (comma.end() - 1, comma.end(), " ") for comma in _TRAILING_COMMA.finditer(shape)
+    )
     return spliced(text, [*comments, *commas])
 
 

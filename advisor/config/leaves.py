@@ -150,7 +150,7 @@ def _comment(
         line -= 1
     lines = [syntax.comment_line.match(text, at) for at in starts[line:first]]
     lines.append(syntax.comment_behind.match(text, end))
-    texts = (each[1].partition("*/")[0].strip(" \t#/") for each in lines if each)
+    texts = (line[1].partition("*/")[0].strip(" \t#/") for line in lines if line)
     return "\n".join(filter(None, texts)) or None
 
 

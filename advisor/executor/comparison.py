@@ -168,7 +168,7 @@ class Comparison:
 
     @cached_property
     def _watched(self) -> bool:
-        return any(is_watched(each.runs) for each in self.rounds)
+        return any(is_watched(round_.runs) for round_ in self.rounds)
 
     def _is_fair(self, round_: Round) -> bool:
         return self.contended(round_) is None or alike(round_.runs)
@@ -203,7 +203,10 @@ class Comparison:
     def disturbers(self) -> tuple[Neighbour, ...]:
         """Programs beside all its runs, busiest first."""
         runs = [
-            a.run for each in self.rounds for a in each.runs.values() if a.run is not None
+            a.run
+            for round_ in self.rounds
+            for a in round_.runs.values()
+            if a.run is not None
         ]
         return neighbours(runs)
 
@@ -264,14 +267,14 @@ class Comparison:
     def _bounds(self, objective: Objective, arm: str, rounds: Rounds) -> Interval:
         """Log gain's bounds by `rounds`, and by the sound runs of the other ones."""
         names = (self.ab_test.names[0], arm)
-        used = {each.number for each in rounds}
-        others = [each for each in self.whole if each.number not in used]
+        used = {round_.number for round_ in rounds}
+        others = [round_ for round_ in self.whole if round_.number not in used]
 
         def logs(runs: Sequence[Run]) -> list[float]:
             return [objective.log_merit(run) for run in runs]
 
         first, last = (logs(runs_of(rounds, one)) for one in names)
-        taken = [self._taken(each) or 0.0 for each in rounds]
+        taken = [self._taken(round_) or 0.0 for round_ in rounds]
         first = list(map(operator.add, first, taken))
         beside = [
             logs(runs_of([other for other in others if self._is_sound(other, one)], one))
@@ -290,7 +293,7 @@ class Comparison:
         A step below a millisecond loses much to the probe, a large batch's little.
         """
         first, after = (
-            statistics.median(each.probe_share for each in runs_of(self.whole, name))
+            statistics.median(run.probe_share for run in runs_of(self.whole, name))
             for name in (self.ab_test.names[0], arm)
         )
         return 1 - min(max(0.0, first - after) * PROBE_MARGIN, MOST_OURS)
@@ -354,13 +357,13 @@ class Comparison:
 
 def runs_of(rounds: Rounds, arm: str) -> tuple[Run, ...]:
     """Successful runs of one arm."""
-    return tuple(run for each in rounds if (run := each.runs[arm].run) is not None)
+    return tuple(run for round_ in rounds if (run := round_.runs[arm].run) is not None)
 
 
 def as_gains(log_gains: Interval) -> Interval:
     """An interval of log gains as one of gains; bounds stay finite."""
     logs = (log_gains.estimate, log_gains.low, log_gains.high)
-    estimate, low, high = (math.exp(max(-WIDEST, min(WIDEST, each))) for each in logs)
+    estimate, low, high = (math.exp(max(-WIDEST, min(WIDEST, log))) for log in logs)
     return replace(log_gains, estimate=estimate, low=low, high=high)
 
 

@@ -54,7 +54,7 @@ def run_git(cwd: Path, *args: str) -> subprocess.CompletedProcess[str]:
     listed = _run(cwd, QUIET, ("config", "--name-only", "-z", "--get-regexp", FILTERS))
     names = filter(None, listed.stdout.split("\0"))
     off = [f"{name}={'false' if name.endswith('.required') else ''}" for name in names]
-    return _run(cwd, (*QUIET, *(word for each in off for word in ("-c", each))), args)
+    return _run(cwd, (*QUIET, *(word for option in off for word in ("-c", option))), args)
 
 
 def _run(

@@ -144,19 +144,31 @@ def decide(
     programs: Sequence[ProgramEntry], inputs: Inputs, mode: Mode = "ab"
 ) -> GateRecord:
     """Verdict on all `programs`; on equal code none is a regression."""
-    comparisons = [each for program in programs for each in matched(program, inputs)]
-    comparable = [each for each in comparisons if isinstance(each, FigureComparison)]
-    verdicts = [each for each in comparisons if isinstance(each, WorkloadVerdict)]
-    taus = {each.workload: each.tau for each in comparable}
-    judgements = judge({each.workload: each.differences for each in comparable}, taus)
+    comparisons = [
+        comparison for program in programs for comparison in matched(program, inputs)
+    ]
+    comparable = [
+        comparison for comparison in comparisons if isinstance(comparison, FigureComparison)
+    ]
+    verdicts = [
+        comparison for comparison in comparisons if isinstance(comparison, WorkloadVerdict)
+    ]
+    taus = {comparison.workload: comparison.tau for comparison in comparable}
+    judgements = judge(
+        {comparison.workload: comparison.differences for comparison in comparable}, taus
+    )
     trending = {
-        each.workload: each.of_equal_items for each in comparable if any(each.later_items)
+        comparison.workload: comparison.of_equal_items
+        for comparison in comparable
+        if any(comparison.later_items)
     }
     fair = judge(trending, {workload: taus[workload] for workload in trending})
-    for each in comparable:
-        smallest = _smallest_threshold(each) if mode == "noise" else []
-        found_fair = fair.get(each.workload)
-        verdicts.append(each.verdict(judgements[each.workload], smallest, fair=found_fair))
+    for comparison in comparable:
+        smallest = _smallest_threshold(comparison) if mode == "noise" else []
+        found_fair = fair.get(comparison.workload)
+        verdicts.append(
+            comparison.verdict(judgements[comparison.workload], smallest, fair=found_fair)
+        )
     record = GateRecord(
         verdict="error",
         reason="nothing was compared: no workload was measured in both arms",
@@ -165,7 +177,7 @@ def decide(
         inputs=inputs,
         validity=statement([pair for program in programs for pair in program.pairs]),
         programs=list(programs),
-        notes=[each for each in comparisons if isinstance(each, str)],
+        notes=[note for note in comparisons if isinstance(note, str)],
     )
     record = led(record, verdicts) if verdicts else record
     if mode == "noise" and record.verdict == "regression":

@@ -43,20 +43,22 @@ def kept(folder: Path) -> tuple[Rates, ...]:
 
 def keep(folder: Path, measured: Sequence[Rates]) -> None:
     """Keep rates, in place of earlier ones of the same cards."""
-    new = {(each.name, round(each.memory_gib)): each for each in (*kept(folder), *measured)}
+    new = {
+        (rates.name, round(rates.memory_gib)): rates for rates in (*kept(folder), *measured)
+    }
     atomic.place(folder / FILE, MEASURED.dump_json(tuple(new.values()), indent=2), 0o600)
 
 
 def applied(card: GpuProfile, known: Sequence[Rates]) -> GpuProfile:
     """Profile with rates measured on such cards, if any, as datasheet peaks."""
-    for each in known:
-        profile = profiles.match(each.name, each.memory_gib)
+    for rates in known:
+        profile = profiles.match(rates.name, rates.memory_gib)
         if profile is not None and profile.name == card.name:
-            rates = each.model_dump(
+            dumped = rates.model_dump(
                 exclude={"name", "memory_gib", "measured_on", "launch_s"}
             )
-            peaks = {name: rate / REACHED for name, rate in rates.items() if rate}
+            peaks = {name: rate / REACHED for name, rate in dumped.items() if rate}
             return replace(
-                card, **peaks, launch_s=each.launch_s, measured_on=each.measured_on
+                card, **peaks, launch_s=rates.launch_s, measured_on=rates.measured_on
             )
     return card

@@ -111,7 +111,9 @@ class LoadMonitor:
 
     def _read(self) -> LoadReading:
         run = {process.pid for process in tree(self._root)}
-        roots = {each.pid: root for root in RUNNING - {self._root} for each in tree(root)}
+        roots = {
+            process.pid: root for root in RUNNING - {self._root} for process in tree(root)
+        }
         roots |= {pid: self._root for pid in run if self._root} | {os.getpid(): os.getpid()}
         own_s: dict[int, float] = defaultdict(float)
         others = {}
@@ -176,8 +178,8 @@ def judge(
     reading contention is unknown, which is not the same as none.
     """
     before = [reading for reading in readings if reading.time <= start][-1:]
-    after = [each for each in readings if each.time >= end][:1]
-    inside = [each for each in readings if start < each.time < end]
+    after = [reading for reading in readings if reading.time >= end][:1]
+    inside = [reading for reading in readings if start < reading.time < end]
     window = [*before, *inside, *after]
     if len(window) < 2:
         return Disturbance()
@@ -191,7 +193,9 @@ def judge(
         for a, b in itertools.pairwise(window)
         for thread, total_s in b.waited_s.items()
     )
-    alive = [each.time for each in window[1:] if each.waited_s and each.time > start]
+    alive = [
+        reading.time for reading in window[1:] if reading.waited_s and reading.time > start
+    ]
     contended: bool | None = steal > STEAL_SHARE
     if alive:
         waits = waited > WAITED_SHARE * (alive[-1] - first.time)
@@ -234,7 +238,9 @@ def in_words(seen: Disturbance) -> str:
     """Load of others as text: `others keep 1.3 CPUs busy (firefox 0.8, make 0.4)`."""
     parts = []
     if seen.others_cpus is not None:
-        names = ", ".join(f"{each.name} {each.cpus:.1f}" for each in seen.who[:MOST_NAMED])
+        names = ", ".join(
+            f"{neighbour.name} {neighbour.cpus:.1f}" for neighbour in seen.who[:MOST_NAMED]
+        )
         named = f" ({names})" if names else ""
         parts.append(f"others keep {seen.others_cpus:.1f} CPUs busy{named}")
     if seen.steal_share and seen.steal_share >= WORTH_SAYING:
@@ -274,8 +280,8 @@ def unseen() -> bool:
 def _own_s(window: Sequence[LoadReading]) -> float:
     """CPU seconds of our trees; an ended one keeps its last reading."""
     last_s: dict[int, float] = {}
-    for each in window:
-        last_s |= each.own_s
+    for reading in window:
+        last_s |= reading.own_s
     return sum(max(0.0, s - window[0].own_s.get(root, 0.0)) for root, s in last_s.items())
 
 

@@ -139,8 +139,9 @@ def nvidia_devices(root: Path = ROOT) -> int | None:
     except OSError:
         return None
     return sum(  # display and 3D controllers: a card has a sound device, too
-        text_of(each / "vendor") == "0x10de" and text_of(each / "class").startswith("0x03")
-        for each in devices
+        text_of(device / "vendor") == "0x10de"
+        and text_of(device / "class").startswith("0x03")
+        for device in devices
     )
 
 

@@ -134,7 +134,7 @@ def _take(handle: int, what: str) -> None:
 def _shown(content: bytes) -> str:
     """A holder's words, which any user may have written, as one harmless line."""
     text = content.decode(errors="replace")
-    return "".join(each if each.isprintable() else " " for each in text).strip()
+    return "".join(letter if letter.isprintable() else " " for letter in text).strip()
 
 
 def holders() -> tuple[str, ...]:

@@ -50,7 +50,9 @@ def match(device_name: str, memory_gib: float | None = None) -> GpuProfile | Non
     decides; one far from the profile's (a vGPU, a slice) is another card.
     """
     wanted = _plain(device_name)
-    hits = [each for each in load_all().values() if wanted in map(_plain, each.match)]
+    hits = [
+        profile for profile in load_all().values() if wanted in map(_plain, profile.match)
+    ]
     if memory_gib is not None:
         hits = [p for p in hits if abs(memory_gib / p.memory_gib - 1) <= MEMORY_TOLERANCE]
     return min(

@@ -79,13 +79,13 @@ def equal_gpus(target: Target, machine: Machine) -> tuple[str, ...]:
     if gpu is None or not target.present or target.environment or not gpu.uuid or gpu.mig:
         return ()
     return tuple(
-        each.uuid
-        for each in machine.gpus
-        if each.uuid
-        and each.uuid != gpu.uuid
-        and (each.name, each.memory_total_gib) == (gpu.name, gpu.memory_total_gib)
-        and (each.memory_free_gib or 0.0)
-        >= IDLE_SHARE * (each.memory_total_gib or math.inf)
+        other.uuid
+        for other in machine.gpus
+        if other.uuid
+        and other.uuid != gpu.uuid
+        and (other.name, other.memory_total_gib) == (gpu.name, gpu.memory_total_gib)
+        and (other.memory_free_gib or 0.0)
+        >= IDLE_SHARE * (other.memory_total_gib or math.inf)
     )
 
 

@@ -139,11 +139,11 @@ class Candidate:
         """What the probe has to do for it."""
         return tuple(
             Override(
-                knob=each.path,
-                value=each.new,
-                site=None if each.document == PROCESS else each.document,
+                knob=change.path,
+                value=change.new,
+                site=None if change.document == PROCESS else change.document,
             )
-            for each in self.in_code.changes
+            for change in self.in_code.changes
         )
 
     def values_in(self, document: str) -> dict[str, JsonScalar]:
@@ -155,11 +155,11 @@ class Candidate:
         before = {(c.document, c.path): c for c in base.changes}
         after = {(c.document, c.path): c for c in self.changes}
         moves = []
-        for key, each in {**before, **after}.items():
-            old = before[key].new if key in before else each.old
-            new = after[key].new if key in after else each.old
+        for key, change in {**before, **after}.items():
+            old = before[key].new if key in before else change.old
+            new = after[key].new if key in after else change.old
             if old != new:
-                moves.append(replace(each, old=old, new=new))
+                moves.append(replace(change, old=old, new=new))
         return tuple(moves)
 
     def with_changes(self, *changes: Change) -> Self:

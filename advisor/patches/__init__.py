@@ -31,7 +31,7 @@ def proven_advice(state: TunerState, program: Program) -> tuple[Advice, ...]:
         advice.append(
             Advice(title=suggestion.title, gain=gain, detail=reason, site=site, patch=patch)
         )
-    return tuple(sorted(advice, key=lambda each: -each.gain.estimate))
+    return tuple(sorted(advice, key=lambda entry: -entry.gain.estimate))
 
 
 def placed(
@@ -40,9 +40,9 @@ def placed(
     """Place of a suggestion in the code, and its patch; none that would hold a part of it."""
     seen = state.incumbent_run.effects
     moved = suggestion.variant.candidate.moved_from(state.best)
-    coded = {each.path: each.new for each in moved if each.in_code}
+    coded = {change.path: change.new for change in moved if change.in_code}
     site = seen.model_site if suggestion.switch else seen.loader_site if coded else None
-    if any(each.document == COMMAND_LINE for each in moved):
+    if any(change.document == COMMAND_LINE for change in moved):
         return site, None
     written = config_patch(program, state, suggestion)
     if not coded:
@@ -81,7 +81,7 @@ def code_edit(
         return None
     if not suggestion.switch:
         return partial(patches.loader_edit, line, coded)
-    switch = next(each for each in SWITCHES if each.name == suggestion.switch)
+    switch = next(switch for switch in SWITCHES if switch.name == suggestion.switch)
     value = coded[switch.name]
     if switch.statement:
         return partial(patches.statement_edit, switch.statement.format(value=value))

@@ -270,7 +270,7 @@ def _statement(
     above: list[ast.AST] = []
     block: list[ast.stmt] = source.tree.body
     while True:
-        node = next((each for each in block if _covers(each, line)), None)
+        node = next((statement for statement in block if _covers(statement, line)), None)
         if node is None:
             return None
         if isinstance(node, SIMPLE):
@@ -279,7 +279,9 @@ def _statement(
         blocks = [
             getattr(node, name, []) for name in ("body", "orelse", "finalbody", "handlers")
         ]
-        block = next((each for each in blocks if any(_covers(n, line) for n in each)), [])
+        block = next(
+            (block for block in blocks if any(_covers(n, line) for n in block)), []
+        )
 
 
 def last_name(node: ast.expr) -> str | None:

@@ -225,13 +225,13 @@ def precisions(
     others |= {"bfloat16": autocast} if autocast else {}
     made = []
     for card in cards:
-        known = {name: each for name, each in others.items() if card.tflops(name)}
+        known = {name: variant for name, variant in others.items() if card.tflops(name)}
         variants = {traced.precision_on(card): traced}
         variants = {**variants, **known, **variants}  # its own first, and as it is
-        for dtype, each in variants.items():
-            largest = largest_batch(each, card)
-            best = suggested_batch(each, card, largest) if largest else each.own.batch
-            made.append(replace(estimate_of(each, card, best), precision=dtype))
+        for dtype, variant in variants.items():
+            largest = largest_batch(variant, card)
+            best = suggested_batch(variant, card, largest) if largest else variant.own.batch
+            made.append(replace(estimate_of(variant, card, best), precision=dtype))
     return made
 
 

@@ -65,9 +65,9 @@ def at_batch(small: Trace, large: Trace, batch: float) -> Trace:
     Both must have done the same operations in the same order: a program that branches on its
     batch has no line.
     """
-    names = [[op.name for op in each.ops] for each in (small, large)]
+    names = [[op.name for op in trace.ops] for trace in (small, large)]
     same = names[0] == names[1] and len(small.held) == len(large.held)
-    freed = [[min(event, 0.0) for event in each.events] for each in (small, large)]
+    freed = [[min(event, 0.0) for event in trace.events] for trace in (small, large)]
     if not same or freed[0] != freed[1] or small.batch == large.batch:
         msg = (
             f"The steps at batch {small.batch:g} and {large.batch:g} did different operations, so "

@@ -258,7 +258,7 @@ class LayerObserver:
 
 def settle_recurrent(nn: Any, module: Any, counter: Counter, inputs: Any) -> None:
     """Count along the batch axis of recurrent layers that no hook may enter."""
-    layers = (each for each in module.modules() if isinstance(each, nn.RNNBase))
+    layers = (layer for layer in module.modules() if isinstance(layer, nn.RNNBase))
     layer = next(layers, None)
     if layer is not None:
         axis = int(not layer.batch_first)
@@ -300,7 +300,7 @@ def _own_size(layer: Any) -> int:
     """Parameters of a layer that computes by itself, which a table does not."""
     if layer._modules or "Embedding" in type(layer).__name__:
         return 0
-    return sum(each.numel() for each in known_parameters(layer._parameters))
+    return sum(parameter.numel() for parameter in known_parameters(layer._parameters))
 
 
 def _place(nn: Any, layer: Any) -> tuple[int, int | None] | None:
@@ -434,7 +434,7 @@ def _by_row(tensor: Any, count: int) -> list[Any] | None:
 
 
 def _is_plain(values: Any) -> bool:
-    return bool(values) and all(isinstance(each, (str, int, float)) for each in values)
+    return bool(values) and all(isinstance(value, (str, int, float)) for value in values)
 
 
 def _number(content: Any) -> int:

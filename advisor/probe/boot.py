@@ -168,10 +168,12 @@ class _Waiter:
             return None
         del self._waiting[name]  # else the search below comes back here
         finders = [
-            getattr(each, "find_spec", None) for each in sys.meta_path if each is not self
+            getattr(finder, "find_spec", None)
+            for finder in sys.meta_path
+            if finder is not self
         ]
         specs = (find(name, path, target) for find in finders if find is not None)
-        spec = next((each for each in specs if each is not None), None)
+        spec = next((spec for spec in specs if spec is not None), None)
         self._waiting[name] = action  # many only look whether it is there
         if spec is None or not hasattr(spec.loader, "exec_module"):
             return spec

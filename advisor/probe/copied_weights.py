@@ -94,7 +94,7 @@ def find(session: Session, optimizer: Any) -> None:
     """Find copies of the weights that `optimizer` moves; called in its first steps."""
     if session.updates not in LOOKS or session.capture is not None:
         return
-    weights = [each for group in optimizer.param_groups for each in group["params"]]
+    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     names = {copy.name for copy in session.copies}
     frame: Any = sys._getframe()
     while frame is not None and len(session.copies) < COPIES:
@@ -134,8 +134,8 @@ def _variables(frame: Any) -> dict[str, Any]:
 
 def _copies(torch: Any, variables: Any, weights: list[Any]) -> Iterator[tuple[str, Any]]:
     """Name of each copy below the variables, and the way to its largest tensor."""
-    ids = {id(each) for each in weights}
-    ids |= {id(each.grad) for each in weights if each.grad is not None}
+    ids = {id(weight) for weight in weights}
+    ids |= {id(weight.grad) for weight in weights if weight.grad is not None}
     shapes = Counter(tuple(weight.shape) for weight in weights)
     seen: set[int] = set()
     queue = deque(

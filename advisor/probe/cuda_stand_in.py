@@ -190,7 +190,7 @@ def _wide(torch: Any, values: tuple[Any, ...]) -> tuple[Any, ...]:
 def _cast(values: tuple[Any, ...], old: tuple[Any, ...], new: Any) -> tuple[Any, ...]:
     """Values with tensors of the old types in the new one."""
     return tuple(
-        each.to(new) if getattr(each, "dtype", None) in old else each for each in values
+        value.to(new) if getattr(value, "dtype", None) in old else value for value in values
     )
 
 

@@ -126,7 +126,7 @@ def _came(session: Session, index: int, batch: Any, enter: float, end: float) ->
 def _shaped(session: Session, facts: Facts, items: float, batch: Any) -> None:
     """Keep the shapes of the latest batch, until layers show which axis is the batch's."""
     facts["shaped"] += 1
-    shapes = [each for each in batches.shapes_in(batch) if len(each[1]) > 1]
+    shapes = [shape for shape in batches.shapes_in(batch) if len(shape[1]) > 1]
     facts["latest"], session.fed = (items, shapes), facts
 
 
@@ -261,5 +261,5 @@ def _first_site(loader: Any, known: list[Facts]) -> str | None:
     frame = call_sites.caller()
     if frame is None or not call_sites.installed(frame.f_code.co_filename):
         return None
-    sites = (each["site"] for each in known if each["data"] == id(loader.dataset))
+    sites = (facts["site"] for facts in known if facts["data"] == id(loader.dataset))
     return next(sites, None)

@@ -202,7 +202,7 @@ def _array(value: Any) -> Any:
 
 def _container(value: Any) -> Any:
     """Python's own class of a container, of whatever subclass."""
-    return next(each for each in CONTAINERS if isinstance(value, each))
+    return next(kind for kind in CONTAINERS if isinstance(value, kind))
 
 
 def _size(value: Any) -> int:
@@ -289,7 +289,7 @@ def _methods(kind: type) -> list[types.FunctionType]:
         if isinstance(method, types.FunctionType) and _written_here(method):
             methods.append(method)
             if len(names) < 4 * PLACES:
-                names.extend(each for each in method.__code__.co_names if each not in names)
+                names.extend(name for name in method.__code__.co_names if name not in names)
     return methods
 
 
@@ -319,7 +319,9 @@ def _named(function: Any) -> Iterator[tuple[str, Any, bool]]:
 def _globals_of(code: types.CodeType) -> tuple[str, ...]:
     """Global variables that `code` reads; `co_names` has its attributes, too."""
     reads = (
-        each.argval for each in dis.get_instructions(code) if each.opname == "LOAD_GLOBAL"
+        instruction.argval
+        for instruction in dis.get_instructions(code)
+        if instruction.opname == "LOAD_GLOBAL"
     )
     return tuple(dict.fromkeys(reads))
 

@@ -173,7 +173,7 @@ def _drained(
     began = now = clock()
     start, items, times, used_s = float("inf"), 0.0, 0, None
     iterator = iter(loader)
-    pids = [each.pid for each in getattr(iterator, "_workers", ())]
+    pids = [worker.pid for worker in getattr(iterator, "_workers", ())]
     for seen, batch in enumerate(iterator, 1):
         now = clock()
         if seen == max(1, workers):

@@ -44,13 +44,21 @@ def _in_loops(code: types.CodeType, at: int) -> tuple[frozenset[str], frozenset[
     every = list(dis.get_instructions(code))
     jumps = set(dis.hasjrel) | set(dis.hasjabs)
     loops = [
-        (each.argval, each.offset)
-        for each in every
-        if each.opcode in jumps and each.argval <= at <= each.offset
+        (instruction.argval, instruction.offset)
+        for instruction in every
+        if instruction.opcode in jumps and instruction.argval <= at <= instruction.offset
     ]
-    inside = [each for each in every if any(a <= each.offset <= b for a, b in loops)]
-    stored = frozenset(each.argval for each in inside if each.opname == SETS_ATTRIBUTE)
-    loaded = frozenset(each.argval for each in inside if each.opname in LOADS)
+    inside = [
+        instruction
+        for instruction in every
+        if any(a <= instruction.offset <= b for a, b in loops)
+    ]
+    stored = frozenset(
+        instruction.argval for instruction in inside if instruction.opname == SETS_ATTRIBUTE
+    )
+    loaded = frozenset(
+        instruction.argval for instruction in inside if instruction.opname in LOADS
+    )
     return stored, loaded
 
 

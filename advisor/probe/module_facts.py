@@ -63,8 +63,9 @@ def register(session: Session, module: Any) -> Module:
     is gone takes over its entry, so that the calls of all of them are those of one network.
     """
     own_parameters = parameters(module)
-    name, size = type(module).__name__, sum(each.numel() for each in own_parameters)
-    gone = (each for each in session.modules if each.module() is None)
+    name = type(module).__name__
+    size = sum(parameter.numel() for parameter in own_parameters)
+    gone = (entry for entry in session.modules if entry.module() is None)
     entry = next((e for e in gone if (e.name, e.parameters) == (name, size)), None)
     if entry is None:
         entry = Module(
@@ -107,7 +108,7 @@ def describe(session: Session, entry: Module, at_end: bool = False) -> None:
 
 def look(session: Session, entry: Module, module: Any) -> None:
     """Look at a call that begins: flags in force, and layers as they run."""
-    largest = max(parameters(module), key=lambda each: each.numel())
+    largest = max(parameters(module), key=lambda parameter: parameter.numel())
     entry.flags = flags(session, module, largest)
     if not entry.flags.get("compiled"):  # which no hook must enter
         entry.observer = batches.LayerObserver(session.torch, module)
@@ -171,8 +172,8 @@ def _token_ids(inputs: Any, output: Any) -> Any:
     for path, value in batches.walk(inputs):
         if batches.is_tensor(value) and len(value.shape) == 2 and "int" in str(value.dtype):
             shape = tuple(value.shape)
-            wide = [each for each in outputs if len(each) > 1]
-            if any(each[:2] == shape or each[0] == value.numel() for each in wide):
+            wide = [output for output in outputs if len(output) > 1]
+            if any(output[:2] == shape or output[0] == value.numel() for output in wide):
                 return path
     return None
 

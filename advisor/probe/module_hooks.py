@@ -257,7 +257,7 @@ def _leave(
     )
     if session.thread is None:
         session.thread = threading.get_ident()
-    fed = any(each["iterated"] for each in session.loaders)
+    fed = any(loader["iterated"] for loader in session.loaders)
     if not (fed or session.updates) and session.capture is None:
         with session.unseen():
             module_facts.record_numbers(session, entry, inputs, items)
@@ -362,5 +362,5 @@ def generations(library: Any, session: Session) -> None:
 
 def _generated(session: Session, args: Any, kwargs: Any, start: float, end: float) -> None:
     given = (*args[:1], *(kwargs[name] for name in PROMPTS if name in kwargs))
-    rows = next((len(each) for each in given if each is not None), 1)
+    rows = next((len(prompts) for prompts in given if prompts is not None), 1)
     session.recorder.add(("generation", start, end, float(rows)))

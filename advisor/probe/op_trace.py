@@ -112,8 +112,8 @@ class OpTrace:
 
     def _dtype(self, name: str, kind: int, inputs: Any, outputs: Any) -> str:
         """Dtype in which a card computes an operation: of its largest factor."""
-        floats = [each for each in inputs if each.is_floating_point()]
-        factors = [max(floats, key=lambda each: each.numel())] if floats else outputs
+        floats = [tensor for tensor in inputs if tensor.is_floating_point()]
+        factors = [max(floats, key=lambda tensor: tensor.numel())] if floats else outputs
         dtype = str(factors[0].dtype).replace("torch.", "") if factors else "none"
         product = "recurrent" if "_rnn" in name else TF32_SWITCHES.get(kind)
         wide = dtype == "float32" and product is not None
@@ -136,7 +136,9 @@ class OpTrace:
         storages = [tensor for tensor in outputs if self._meet(tensor, made=True)]
         if not storages and not func._schema.is_mutable:  # a view, or numbers
             return
-        moved = sum(each.numel() * each.element_size() for each in (*inputs, *outputs))
+        moved = sum(
+            tensor.numel() * tensor.element_size() for tensor in (*inputs, *outputs)
+        )
         self._ops.append((kind, dtype, flops, moved, func.overloadpacket.__name__))
 
     def _meet(self, tensor: Any, *, made: bool) -> bool:
@@ -167,7 +169,7 @@ class OpTrace:
             if hasattr(module, "buffers"):
                 held += [*parameters(module), *module.buffers()]
         states = [
-            value for each in self._optimizer.state.values() for value in each.values()
+            value for state in self._optimizer.state.values() for value in state.values()
         ]
         kinds = {"model": held, "gradients": [p.grad for p in held], "optimizer": states}
         bytes_by_kind = {kind: _bytes(tensors) for kind, tensors in kinds.items()}
@@ -192,7 +194,7 @@ def why_not(session: Session) -> str | None:
 
 def _bytes(tensors: list[Any]) -> int:
     unique = {id(tensor): tensor for tensor in tensors if getattr(tensor, "is_cuda", False)}
-    return sum(each.numel() * each.element_size() for each in unique.values())
+    return sum(tensor.numel() * tensor.element_size() for tensor in unique.values())
 
 
 def _mode(trace: OpTrace, torch: Any) -> Any:
@@ -221,7 +223,7 @@ def tensors(value: Any, torch: Any) -> list[Any]:
     if isinstance(value, dict):
         value = tuple(value.values())
     if isinstance(value, (list, tuple)):
-        return [tensor for each in value for tensor in tensors(each, torch)]
+        return [tensor for part in value for tensor in tensors(part, torch)]
     return []
 
 
@@ -251,6 +253,6 @@ def _cost(name: str, args: Any, outputs: list[Any]) -> tuple[int, float]:
         return ATTENTION, float(each * query.numel() * key.shape[-2])
     if "_rnn" in name:  # the backward has the same first arguments
         weights = args[1] if isinstance(args[1], (list, tuple)) else args[1:3]
-        products = sum(each.numel() for each in weights if each.dim() == 2)
+        products = sum(weight.numel() for weight in weights if weight.dim() == 2)
         return MATRIX, 2.0 * args[0].numel() / args[0].shape[-1] * products * (1 + backward)
     return OTHER, 0.0

@@ -90,7 +90,7 @@ def install(torch: Any, session: Session) -> None:
     if cap:
         _cap_memory(torch, session, float(cap))
     asked = session.plan.get("overrides") or ()
-    session.overrides = [AppliedOverride(session, each) for each in asked]
+    session.overrides = [AppliedOverride(session, override) for override in asked]
     loader = []
     for override in session.overrides:
         if override.knob in PROCESS_WIDE:
@@ -100,8 +100,8 @@ def install(torch: Any, session: Session) -> None:
             session.on_module.append(change)
         else:
             loader.append(override)
-    loader.sort(key=lambda each: each.site or "")
-    for site, several in itertools.groupby(loader, key=lambda each: each.site):
+    loader.sort(key=lambda override: override.site or "")
+    for site, several in itertools.groupby(loader, key=lambda override: override.site):
         _loader(torch, session, site, list(several))
 
 
@@ -169,7 +169,7 @@ def _loader(
 
 def _rearrange(given: dict[str, Any], several: Sequence[AppliedOverride]) -> None:
     """Put values into a DataLoader's arguments, its workers first: others need them."""
-    for override in sorted(several, key=lambda each: each.knob != "num_workers"):
+    for override in sorted(several, key=lambda override: override.knob != "num_workers"):
         override.apply(_argument, given)
     if not given.get("num_workers"):
         given.update({name: v for name, v in WITHOUT_WORKERS.items() if name in given})
@@ -227,7 +227,9 @@ def _fused(torch: Any, override: AppliedOverride) -> None:
     @override.session.patches.wrap(torch.optim.Optimizer, "__init__")
     def __init__(build: Any, self: Any, params: Any, defaults: Any) -> None:
         build(self, params, defaults)
-        tensors = [each for group in self.param_groups for each in group["params"]]
+        tensors = [
+            parameter for group in self.param_groups for parameter in group["params"]
+        ]
         able = all(
             tensor.device.type == "cuda" and tensor.is_floating_point()
             for tensor in tensors

@@ -78,7 +78,7 @@ def _distributed(name: str, getter: str, default: int) -> int:
 def facts(session: Session) -> None:
     """Read facts of the process at its end, each by itself."""
     read: dict[str, Callable[[], Any]] = {
-        "overrides": lambda: [each.summary() for each in session.overrides],
+        "overrides": lambda: [override.summary() for override in session.overrides],
         "memory": lambda: memory(session),
         "collectives": collectives,
         "card": lambda: cuda_events.card_facts(session),

@@ -215,7 +215,9 @@ class Session:
 
         What it tries before, such as how much memory there is, is no work.
         """
-        begun = self.thread is not None or any(each["iterated"] for each in self.loaders)
+        begun = self.thread is not None or any(
+            loader["iterated"] for loader in self.loaders
+        )
         return begun and not self.is_muted()
 
     def step_ended(self, now: float, source: Any) -> None:
@@ -293,7 +295,7 @@ class Session:
         importing = isinstance(problem, (ImportError, SyntaxError))
         importing = importing or 'File "<frozen importlib' in tail
         self.recorder.flush()
-        passes = [each for each in self.swallowed if each["where"] != "loading"]
+        passes = [error for error in self.swallowed if error["where"] != "loading"]
         stepping = bool(self.recorder.known_steps() or passes)
         self.exception = {
             "type": type(problem).__name__,

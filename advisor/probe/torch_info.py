@@ -36,7 +36,7 @@ def facts() -> dict[str, Any]:
             )
         except Exception as problem:
             facts["missing"] = f"{type(problem).__name__}: {problem}"
-    lines = [str(each.message).split("\n")[0] for each in caught]
+    lines = [str(warning.message).split("\n")[0] for warning in caught]
     facts["warned"] = [
         line for line in dict.fromkeys(lines) if "CUDA" in line or "NVIDIA" in line
     ]

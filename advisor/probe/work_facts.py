@@ -133,7 +133,7 @@ class LoaderWatch:
             "endless": self.endless,
             "steps": self.steps,
             "draws": self.draws,
-            "passes": [each.content() for each in self.passes],
+            "passes": [pass_.content() for pass_ in self.passes],
             "by_items": {
                 path: self.kind_of(path, kind) for path, kind in self.by_items.items()
             },
@@ -157,7 +157,7 @@ def install(torch: Any, session: Session) -> None:
         drawn = (held.get(CURRENT) or held.setdefault(CURRENT, Pass())).drawn
         if len(drawn) < ITEMS:  # workers draw ahead, before the iterator is known
             several = index if isinstance(index, (list, tuple)) else (index,)
-            drawn.extend(each for each in several if isinstance(each, int))
+            drawn.extend(index for index in several if isinstance(index, int))
         return index
 
     @session.patches.wrap(iterator, "_reset")
@@ -360,14 +360,14 @@ def _write(session: Session) -> None:
 def _of_workers(session: Session, name: str) -> Iterator[dict[str, Any]]:
     """What workers over a dataset of this name told, the first ones first."""
     start = f"worker-{session.pid}-"
-    files = [each for each in os.listdir(session.records) if each.startswith(start)]
+    files = [entry for entry in os.listdir(session.records) if entry.startswith(start)]
     told: list[tuple[float, str, dict[str, Any]]] = []
-    for each in files:
-        if each.endswith(".facts") and len(told) < 64:
+    for entry in files:
+        if entry.endswith(".facts") and len(told) < 64:
             try:
-                path = os.path.join(session.records, each)
+                path = os.path.join(session.records, entry)
                 with open(path, encoding="utf-8") as file:
-                    told.append((os.stat(path).st_mtime, each, json.load(file)))
+                    told.append((os.stat(path).st_mtime, entry, json.load(file)))
             except (OSError, ValueError):
                 continue
     told.sort(key=lambda one: one[:2])
@@ -524,9 +524,9 @@ def settings_of(optimizer: Any) -> dict[str, float]:
     settings: dict[str, float] = {}
     for name, value in optimizer.param_groups[0].items():
         several = value if isinstance(value, (list, tuple)) else (value,)
-        for at, each in enumerate(several if name not in ("params", "lr") else ()):
-            if isinstance(each, (int, float)) and not isinstance(each, bool):
-                settings[f"{name}[{at}]" if several is value else name] = float(each)
+        for at, part in enumerate(several if name not in ("params", "lr") else ()):
+            if isinstance(part, (int, float)) and not isinstance(part, bool):
+                settings[f"{name}[{at}]" if several is value else name] = float(part)
     return settings
 
 

@@ -47,8 +47,8 @@ def all_of(states: Iterable[Path]) -> list[tuple[Path, Report]]:
 
 def history(kept: Sequence[tuple[Path, Report]], report: Report) -> list[HistoryEntry]:
     """Earlier calls for the same configs, or the same command, the newest first."""
-    same = [(place, each) for place, each in kept if _is_same_call(each, report)]
-    return [entry(place, each) for place, each in reversed(same)]
+    same = [(place, earlier) for place, earlier in kept if _is_same_call(earlier, report)]
+    return [entry(place, earlier) for place, earlier in reversed(same)]
 
 
 def _is_same_call(one: Report, other: Report) -> bool:

@@ -110,13 +110,13 @@ def optimize_report(tuning: FinishedTuning) -> Report:
         next_command=next_command(tuning) if steps else "",
         skipped=[
             schema.SkippedEntry(
-                task=each.task.kind,
-                about=each.task.about,
-                rest=each.task.rest,
-                needed_s=round(each.needed_s, 1),
-                matters=each.matters,
+                task=step.task.kind,
+                about=step.task.about,
+                rest=step.task.rest,
+                needed_s=round(step.needed_s, 1),
+                matters=step.matters,
             )
-            for each in state.skipped
+            for step in state.skipped
         ],
         diff=tuning.diff,
         how_to_run=how_to_run(tuning),
@@ -158,7 +158,7 @@ def tolerances(tuning: FinishedTuning) -> dict[str, str]:
     if not tuning.winner.only("numeric", "quality").changes:
         return {}
     if tuning.state.quality.after:
-        return {name: each.tolerance for name, each in workload.quality.items()}
+        return {name: measure.tolerance for name, measure in workload.quality.items()}
     share = workload.numeric_tolerance
     return {} if share is None else {"drift": numbers.percent(share)}
 
@@ -259,25 +259,25 @@ def next_actions(tuning: FinishedTuning, best: CandidateEntry | None) -> list[st
         return []
     once = [suggestion for suggestion in state.suggestions if suggestion.outcome is None]
     steps = [(s.gain, f"Prove {s.title}: {s.gain:.2f}x in one run") for s in once]
-    unjudged = [each for each in state.left_out if each.is_open]
+    unjudged = [advice for advice in state.left_out if advice.is_open]
     steps += [(s.gain, f"Prove {s.text.rstrip('.')}") for s in unjudged]
     titles = [s.title for s in once]
     if tuning.winner.changes:
         titles.append(tuning.winner.label)
-    for each in state.suggestions:
-        rounds = each.outcome if each.unfinished else None
+    for suggestion in state.suggestions:
+        rounds = suggestion.outcome if suggestion.unfinished else None
         gain = rounds and Gain.of(rounds.interval(state.context.objective))
         if gain:
-            steps.append((gain.ratio, f"Prove {each.title}: {gain.text} so far"))
-            titles.append(each.title)
+            steps.append((gain.ratio, f"Prove {suggestion.title}: {gain.text} so far"))
+            titles.append(suggestion.title)
     if best is not None and best.label not in titles:
         steps.append((best.ratio, f"Prove {best.label}"))
         titles.append(best.label)
     untried = [
-        f"Measure {each.task.text}, which takes {'more than' if each.stopped else 'about'} "
-        f"{numbers.duration(each.needed_s)}"
-        for each in state.skipped
-        if each.task.about not in titles
+        f"Measure {step.task.text}, which takes {'more than' if step.stopped else 'about'} "
+        f"{numbers.duration(step.needed_s)}"
+        for step in state.skipped
+        if step.task.about not in titles
     ]
     return [step for _, step in sorted(steps, reverse=True)] + untried
 
@@ -336,7 +336,7 @@ def trial_entry(attempt: TrialResult) -> TrialEntry:
 
 
 def _comparison(comparison: Comparison, objective: Objective) -> schema.ComparisonEntry:
-    counted = {each.number for each in comparison.counted}
+    counted = {round_.number for round_ in comparison.counted}
     return schema.ComparisonEntry(
         purpose=comparison.ab_test.purpose,
         before=comparison.ab_test.before.label,
@@ -344,16 +344,16 @@ def _comparison(comparison: Comparison, objective: Objective) -> schema.Comparis
         gain=Gain.of(comparison.interval(objective)),
         rounds=[
             schema.RoundEntry(
-                round=each.number,
+                round=round_.number,
                 **{
                     arm: objective.score(done.run)
-                    for arm, done in each.runs.items()
+                    for arm, done in round_.runs.items()
                     if done.run
                 },
-                contended=comparison.contended(each),
-                counted=each.number in counted,
+                contended=comparison.contended(round_),
+                counted=round_.number in counted,
             )
-            for each in comparison.rounds
-            if not each.failed
+            for round_ in comparison.rounds
+            if not round_.failed
         ],
     )

@@ -81,7 +81,7 @@ def table(head: Sequence[object], align: str, rows: Iterable[Sequence[object]]) 
 
 
 def _row(cells: Sequence[object]) -> str:
-    return f"| {' | '.join(cell(each) for each in cells)} |"
+    return f"| {' | '.join(cell(content) for content in cells)} |"
 
 
 def bullets(lines: Iterable[object]) -> Markup:

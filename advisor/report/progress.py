@@ -188,7 +188,7 @@ def _rows(
         label: median(r.units_per_s for r in some) for label, some in runs.items() if some
     }
     original, *others = runs
-    for label in [original, *sorted(others, key=lambda each: -rates.get(each, 0.0))][
+    for label in [original, *sorted(others, key=lambda label: -rates.get(label, 0.0))][
         :MOST_ROWS
     ]:
         last, rate, gain = tried[label][-1], rates.get(label), ""

@@ -94,7 +94,7 @@ class FinishedTuning:
         before = self.chain[0].runs(BEFORE) if self.chain else ()
         if not confirm.restores_constraints(state, before):
             return []
-        return [each.text for each in state.context.objective.broken(before[0])]
+        return [limit.text for limit in state.context.objective.broken(before[0])]
 
     @property
     def never_run(self) -> list[str]:
@@ -175,7 +175,7 @@ def leaves_work(tuning: FinishedTuning) -> bool:
         return True
     cut_short = bool(state.confirmations) and state.confirmations[-1].cut_short
     return (
-        cut_short or bool(tuning.never_run) or any(each.matters for each in state.skipped)
+        cut_short or bool(tuning.never_run) or any(step.matters for step in state.skipped)
     )
 
 
@@ -210,7 +210,7 @@ def _where(tuning: FinishedTuning) -> str:
 def _compared_all(state: TunerState) -> list[Comparison]:
     """Comparisons of candidates and of suggestions."""
     suggested = (suggestion.outcome for suggestion in state.suggestions)
-    return [*state.confirmations, *(each for each in suggested if each is not None)]
+    return [*state.confirmations, *(step for step in suggested if step is not None)]
 
 
 def is_undecided(step: Comparison) -> bool:
@@ -349,8 +349,8 @@ def best_candidate(tuning: FinishedTuning) -> CandidateEntry | None:
         if best.ratio > 1:
             return best
     # One fast run says nothing where rounds were run.
-    tried = [each for each in state.confirmations if _compared(each, state)]
-    compared_keys = {each.ab_test.after.candidate.key for each in tried}
+    tried = [step for step in state.confirmations if _compared(step, state)]
+    compared_keys = {step.ab_test.after.candidate.key for step in tried}
     for ratio, candidate, why in _faster(tuning):
         if not why and candidate.key not in compared_keys:
             return CandidateEntry(label=candidate.label, ratio=ratio)
@@ -370,8 +370,12 @@ def _likely_suggestions(state: TunerState) -> list[tuple[str, Comparison]]:
     """Unproven suggestions that may be faster, best first."""
     objective, smallest_gain = state.context.objective, state.context.smallest_gain
     ranked = sorted(state.suggestions, key=lambda suggestion: -suggestion.gain)
-    unproven = (each for each in ranked if not is_confirmed(state, each))
-    tried = [(each.title, each.outcome) for each in unproven if each.outcome is not None]
+    unproven = (suggestion for suggestion in ranked if not is_confirmed(state, suggestion))
+    tried = [
+        (suggestion.title, suggestion.outcome)
+        for suggestion in unproven
+        if suggestion.outcome is not None
+    ]
     return [
         each
         for each in tried
@@ -409,7 +413,9 @@ def _faster(tuning: FinishedTuning) -> list[tuple[float, Candidate, str]]:
     ran.sort(key=lambda each: -each[0])
     threshold = 1 + state.tie_threshold
     return [
-        (ratio, each, refused.get(each.key, "")) for ratio, each in ran if ratio > threshold
+        (ratio, candidate, refused.get(candidate.key, ""))
+        for ratio, candidate in ran
+        if ratio > threshold
     ]
 
 
@@ -471,11 +477,13 @@ def caveats(tuning: FinishedTuning) -> Iterator[str]:
     if not state.context.has_gpu:
         yield "All of this was measured on this CPU. It says nothing about a GPU."
     yield from map(followed, state.followed)
-    for each in state.left_out:
-        if not each.is_open:
-            yield f"Faster, and not suggested: {each.text}"
+    for advice in state.left_out:
+        if not advice.is_open:
+            yield f"Faster, and not suggested: {advice.text}"
     titles = {advice.title for advice in tuning.advice}
-    titles |= {each.title for each in state.suggestions if each.unfinished}
+    titles |= {
+        suggestion.title for suggestion in state.suggestions if suggestion.unfinished
+    }
     open_ones = {
         title: why for title, step in tried.items() if (why := undecided(step, title))
     }
@@ -570,7 +578,7 @@ def load_of(tuning: FinishedTuning, everything: Sequence[Run]) -> str:
     steps = proofs or [
         suggestion.outcome for suggestion in tuning.state.suggestions if suggestion.outcome
     ]
-    used = any(each.used_contended_rounds for each in steps)
+    used = any(step.used_contended_rounds for step in steps)
     note = load_note(runs, neighbours(everything), tuning.machine.cpus)
     return f"{note} {UNDER_LOAD}" if note and used else note
 
@@ -584,19 +592,28 @@ def load_note(runs: Sequence[Run], who: Sequence[Neighbour], cpus: int) -> str:
     ]
     disturbed = [run.disturbance for run in runs if run.disturbance.disturbed]
     notes = []
-    reasons = dict.fromkeys(why for each in disturbed for why, _ in each.clocks_held)
+    reasons = dict.fromkeys(
+        why for disturbance in disturbed for why, _ in disturbance.clocks_held
+    )
     if reasons:
         notes.append(f"The GPU slowed down by itself: {', '.join(reasons)}.")
-    if processes := max((each.foreign_gpu_pids or 0 for each in disturbed), default=0):
+    if processes := max(
+        (disturbance.foreign_gpu_pids or 0 for disturbance in disturbed), default=0
+    ):
         notes.append(
             f"{numbers.many(processes, 'other process')} computed on the GPU meanwhile."
         )
     if runs and not held:
         notes.append("Background load could not be read on this machine.")
-    elif any(not each.clocks_held and not each.foreign_gpu_pids for each in disturbed):
+    elif any(
+        not disturbance.clocks_held and not disturbance.foreign_gpu_pids
+        for disturbance in disturbed
+    ):
         mean = numbers.number(statistics.fmean(held), 2)
-        busy = [each for each in who[:MOST_NAMED] if each.cpus >= NAMED_CPUS]
-        shown = ", ".join(f"{each.name} up to {each.cpus:.1f}" for each in busy)
+        busy = [neighbour for neighbour in who[:MOST_NAMED] if neighbour.cpus >= NAMED_CPUS]
+        shown = ", ".join(
+            f"{neighbour.name} up to {neighbour.cpus:.1f}" for neighbour in busy
+        )
         names = f" ({shown})" if shown else ""
         of = numbers.many(cpus, "CPU")
         notes.append(f"Measured under background load: others held {mean} of {of}{names}.")

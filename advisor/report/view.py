@@ -108,7 +108,7 @@ def view_of(report: Report) -> dict[str, Any]:
     actions, more_calls = report.next_actions, len(report.history) - MOST_CALLS
     changed = report.written or report.verdict == "improved"
     suggestions = [
-        suggestion(report, n, each) for n, each in enumerate(report.suggestions, 1)
+        suggestion(report, n, entry) for n, entry in enumerate(report.suggestions, 1)
     ]
     return {
         "subject": subject(report),
@@ -137,7 +137,7 @@ def view_of(report: Report) -> dict[str, Any]:
         "more_settings": considered_[MOST_SETTINGS:],
         "more_settings_count": over(more, "more setting"),
         "caveats": report.notes[:MOST_CAVEATS],
-        "history": [past(each) for each in report.history[:MOST_CALLS]],
+        "history": [past(call) for call in report.history[:MOST_CALLS]],
         "more_history": over(more_calls, "more call"),
         "rounds_figure": rounds_figure(report),
         "comparisons": comparisons(report),
@@ -210,7 +210,9 @@ def card(report: Report) -> str:
 def to_apply(report: Report) -> str:
     """Proven suggestions, where no setting was changed."""
     suggested = [
-        f"{each.title} ({each.gain.size})" for each in report.suggestions if each.gain
+        f"{suggestion.title} ({suggestion.gain.size})"
+        for suggestion in report.suggestions
+        if suggestion.gain
     ]
     return "" if report.changes else ", ".join(suggested[:MOST_ACTIONS])
 
@@ -395,8 +397,14 @@ def _measures(report: Report) -> Iterator[tuple[str, ...]]:
 def quality_change(report: Report, name: str) -> str:
     """`1.1 % worse (at most 1.6 %); 2 % allowed`; empty where no traded change was confirmed."""
     tolerance = report.tolerances.get(name)
-    judged = [each.judgement for each in report.quality if each.judgement.measure == name]
-    confirmed = [each for each in judged if each.stage == "confirmed" and each.within]
+    judged = [
+        entry.judgement for entry in report.quality if entry.judgement.measure == name
+    ]
+    confirmed = [
+        judgement
+        for judgement in judged
+        if judgement.stage == "confirmed" and judgement.within
+    ]
     if tolerance is None or not confirmed:
         return ""
     last = confirmed[-1]

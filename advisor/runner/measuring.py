@@ -105,7 +105,7 @@ class Measuring:
             process.full, process.cut_short = True, advice.cut_short
             self._command(record.pid, **self._after_the_window(process, advice))
         elif advice.phase == "full" and self._decides(process, record, records):
-            ranks = [each.pid for each in records if each.world_size > 1]
+            ranks = [record.pid for record in records if record.world_size > 1]
             far = len(ranks) < record.world_size
             where: dict[str, Any] = {}
             if advice.series is not None:
@@ -121,7 +121,7 @@ class Measuring:
         """True for rank 0, or the lowest if it has no record."""
         now = time.monotonic()
         process.full_since = process.full_since or now
-        lowest = min(each.rank for each in records if each.world_size > 1)
+        lowest = min(record.rank for record in records if record.world_size > 1)
         late = now - process.full_since > RANK_0_S
         return record.rank == 0 or (record.rank == lowest and late)
 

@@ -102,7 +102,10 @@ class TrialExit:
         if self.steps or not aside:
             return None
         told = [
-            line for each in aside for error in each.errors for line in error.splitlines()
+            line
+            for record in aside
+            for error in record.errors
+            for line in error.splitlines()
         ]
         return told[-1] if told else "its record does not say how"
 
@@ -273,7 +276,11 @@ class Monitor:
         """Count living processes that the supervisor adopted."""
         with contextlib.suppress(psutil.Error):
             below = psutil.Process(self._launched.supervisor_pid).children(recursive=True)
-            program = [each.pid for each in below if each.pid not in self._launched.helpers]
+            program = [
+                process.pid
+                for process in below
+                if process.pid not in self._launched.helpers
+            ]
             return sum(_alive(pid) for pid in program)
         return 0
 

@@ -142,9 +142,11 @@ class ProcessRecord:
         if run is None or run.effects.batch is None:
             return None
         before = (
-            each for each in self.swallowed if each.ran_out and each.time < run.window_start
+            error
+            for error in self.swallowed
+            if error.ran_out and error.time < run.window_start
         )
-        largest = max((each.items for each in before), default=0.0)
+        largest = max((error.items for error in before), default=0.0)
         return largest if largest > run.effects.batch else None
 
     @property
@@ -158,7 +160,7 @@ class ProcessRecord:
         """Exceptions inside a step that the program survived."""
         end = self.exception and (self.exception.type, self.exception.message[:200])
         return tuple(
-            each for each in self.swallowed if (each.type, each.message[:200]) != end
+            error for error in self.swallowed if (error.type, error.message[:200]) != end
         )
 
 

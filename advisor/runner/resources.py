@@ -55,7 +55,8 @@ class Limits:
         start_s = self.start_s or max(START_S, LATE_START * (self.startup_s or 0.0))
         # a recompilation takes no longer than the start, which had one
         hang_s = self.hang_s or max(HANG_S, self.startup_s or 0.0)
-        if any(each.knob == "compile" for each in plan.overrides):  # no step ends meanwhile
+        # no step ends while a program is compiled
+        if any(override.knob == "compile" for override in plan.overrides):
             hang_s = max(hang_s, start_s)
         window_s = max(SLOW_WINDOW * plan.measure_s, SILENCES * hang_s)
         if plan.mode != "window":

@@ -172,7 +172,7 @@ def _results(
     """Result files, and those of the window where the wall clock dated them by one time."""
     outside = changes.get("written_at")
     written_at, inside = read_folder(f"{job.scratch}/outputs")
-    times = [each - set_ahead_s for each in (*(outside or ()), *written_at)]
+    times = [moment - set_ahead_s for moment in (*(outside or ()), *written_at)]
     kept_on = abs(clock.set_ahead_s() - set_ahead_s) < CLOCK_SET_S
     complete = kept_on and (bool(times) or outside is not None)
     end = float("inf") if trial.plan.whole else run.window_end

@@ -58,7 +58,7 @@ def changed_files(
 def guarded_changes(processes: Sequence[ProcessRecord]) -> dict[str, Any]:
     """Changes that the probe saw Python make, as a sandbox tells them."""
     altered = {path for process in processes for path in process.altered}
-    made = {path for each in processes for path in each.writes if Path(path).exists()}
+    made = {path for process in processes for path in process.writes if Path(path).exists()}
     created = sorted(made - altered)
     return {"created": created, "changed": sorted(altered), "removed": (), "sealed": ()}
 
@@ -90,7 +90,7 @@ def read_folder(folder: str) -> tuple[list[float], tuple[ResultFile, ...]]:
         written_at.append(round(status.st_mtime, 3))
         if len(results) < RESULTS_LIMIT and holds_items(path.name, status):
             result = read_file(path, relative_name(str(path), folder))
-            results += [replace(each, written_at=status.st_mtime) for each in result]
+            results += [replace(file, written_at=status.st_mtime) for file in result]
     return written_at, tuple(results)
 
 
@@ -144,7 +144,7 @@ def _value(leaf: object) -> float | str:
 def _json(file: BinaryIO) -> dict[str, Any]:
     content = json.loads(file.read(JSON_BYTES))  # of a larger one a part, which is no JSON
     lists = [content] if isinstance(content, list) else list(content.values())
-    items: list[Any] = max((each for each in lists if isinstance(each, list)), key=len)
+    items: list[Any] = max((part for part in lists if isinstance(part, list)), key=len)
     first = [_words(json.dumps(item)) for item in items[:FIRST_ITEMS]]
     return {"items": len(items), "first": first}
 
@@ -172,7 +172,7 @@ def _array(file: BinaryIO) -> dict[str, Any]:
     arrays = (
         [loaded[name] for name in loaded.files] if hasattr(loaded, "files") else [loaded]
     )
-    longest = max((each for each in arrays if each.ndim), key=len)
+    longest = max((array for array in arrays if array.ndim), key=len)
     rows = longest[:FIRST_ITEMS].reshape(min(len(longest), FIRST_ITEMS), -1)
     step = max(1, rows.shape[1] // VALUES)
     first = [row[::step].tolist()[:VALUES] for row in rows]

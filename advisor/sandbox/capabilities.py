@@ -78,7 +78,7 @@ def require_walls(cwd: str, environ: Mapping[str, str] = os.environ) -> None:
 @cache
 def _detected(cwd: str, forced: str | None, foreign: bool) -> SandboxPolicy:
     refused: list[str] = []
-    for kind in [each for each in KINDS if forced in (None, each)]:
+    for kind in [kind for kind in KINDS if forced in (None, kind)]:
         why = None if kind == "guard" else _try(kind, cwd, foreign=foreign)
         undecided = ""
         if why is not None and kind == "landlock" and not foreign:
@@ -263,8 +263,10 @@ def _caches(
     environ: Mapping[str, str], passes: list[str], kept: Path
 ) -> tuple[tuple[str, str], ...]:
     by_cache: dict[str, str] = {}
-    for folder, name in sorted((folder, each.variable) for each, folder in caches(environ)):
-        covered = any(is_within(folder, each) for each in [*passes, *by_cache])
+    for folder, name in sorted(
+        (folder, entry.variable) for entry, folder in caches(environ)
+    ):
+        covered = any(is_within(folder, place) for place in [*passes, *by_cache])
         if not covered and os.path.isdir(folder) and os.access(folder, os.W_OK):
             by_cache[folder] = str(_beside(kept) / name.lower())
     return tuple(by_cache.items())

@@ -197,7 +197,7 @@ def _sockets_of_program() -> set[str]:
         with contextlib.suppress(OSError):
             if _is_inside(int(name)) and int(name) != os.getpid():
                 folder = kernel.proc(f"{name}/fd")
-                links = (os.readlink(f"{folder}/{each}") for each in os.listdir(folder))
+                links = (os.readlink(f"{folder}/{name}") for name in os.listdir(folder))
                 inodes |= {link[8:-1] for link in links if link.startswith("socket:[")}
     return inodes
 
@@ -506,7 +506,7 @@ def _is_free(handle: int, free: Sequence[str]) -> bool:
     path = os.readlink(kernel.proc(f"self/fd/{handle}"))
     removed = os.stat(handle).st_nlink == 0
     return (
-        removed or not path.startswith("/") or any(is_within(path, each) for each in free)
+        removed or not path.startswith("/") or any(is_within(path, place) for place in free)
     )
 
 
@@ -539,7 +539,7 @@ def _require_same_rights(pid: int) -> None:
     fewer = int(its["CapEff"], 16) & kernel.ON_FILES != (
         int(mine["CapEff"], 16) & kernel.ON_FILES if os.geteuid() == 0 else 0
     )
-    if fewer or any(mine[each] != its[each] for each in SAME):
+    if fewer or any(mine[name] != its[name] for name in SAME):
         raise OSError(errno.EACCES, "the caller has other rights")
     for place in PLACES:
         places = (os.stat(kernel.proc(f"{who}/{place}")) for who in ("self", pid))

@@ -171,7 +171,7 @@ def around(protected: Iterable[str]) -> tuple[str, ...]:
         parent
         for path in protected
         for parent in parents(path)
-        if not any(is_within(parent, each) for each in protected)
+        if not any(is_within(parent, place) for place in protected)
     }
     others, kept_open = {*levels, *protected, *SYSTEM_TREES}, []
     for level in sorted(levels):

@@ -134,7 +134,7 @@ def _way_out(policy: SandboxPolicy) -> str:
 
 
 def _is_ours(policy: SandboxPolicy, path: str) -> bool:
-    if any(is_within(path, each) for each in (*policy.passes, *SYSTEM_TREES)):
+    if any(is_within(path, place) for place in (*policy.passes, *SYSTEM_TREES)):
         return False
     place = path
     while not os.path.lexists(place):

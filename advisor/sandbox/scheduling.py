@@ -45,7 +45,9 @@ def read(thread: int = 0) -> dict[str, Any]:
         "policy": os.sched_getscheduler(thread),
         "priority": os.sched_getparam(thread).sched_priority,
         "io": _io_priority(thread),
-        "limits": {name: list(resource.getrlimit(each)) for name, each in LIMITS.items()},
+        "limits": {
+            name: list(resource.getrlimit(number)) for name, number in LIMITS.items()
+        },
     }
 
 
@@ -54,7 +56,7 @@ def apply(wanted: Mapping[str, Any], thread: int = 0) -> None:
     before = read(thread)
     if before["cpus"] != wanted["cpus"]:
         os.sched_setaffinity(thread, wanted["cpus"])
-    both = [(each["policy"], each["priority"]) for each in (before, wanted)]
+    both = [(state["policy"], state["priority"]) for state in (before, wanted)]
     if both[0] != both[1]:
         os.sched_setscheduler(thread, wanted["policy"], os.sched_param(wanted["priority"]))
     if before["nice"] != wanted["nice"]:
@@ -86,7 +88,7 @@ class Watch:
     def changed(self) -> str | None:
         """Say what others changed since, and put it back; None if nothing."""
         changed: list[str] = []
-        for thread in [each.native_id for each in threading.enumerate()]:
+        for thread in [thread.native_id for thread in threading.enumerate()]:
             if thread is None:
                 continue
             try:

@@ -99,7 +99,7 @@ def hide(root: str, policy: Mapping[str, Any]) -> None:
             kernel.bind(f"{root}/dev/null", root + path)
     opened = []
     for path in sorted({*policy["shown"], *policy["passes"]}):
-        if any(is_within(path, each) for each in hidden):
+        if any(is_within(path, folder) for folder in hidden):
             with contextlib.suppress(OSError):
                 opened.append((path, os.open(root + path, os.O_PATH)))
     for path in hidden:
