@@ -15,6 +15,7 @@ import pytest
 
 from advisor import config as documents
 from advisor.commands import invocation
+from advisor.commands.inspect import default_of, inspect
 from tests.support.processes import ran
 
 pytestmark = pytest.mark.frameworks
@@ -171,3 +172,13 @@ def test_a_program_that_names_no_such_library_is_not_started(tmp_path) -> None:
     command = (sys.executable, "main.py", "run.yaml")
     assert invocation.with_fields(read, command, tmp_path, (), None) is read
     assert not (tmp_path / "started").exists()
+
+
+def test_inspect_shows_what_the_config_may_gain(tmp_path, monkeypatch) -> None:
+    program = PROGRAMS["omegaconf"]
+    pytest.importorskip(program.needs)
+    _, command = written(tmp_path, program)
+    monkeypatch.chdir(tmp_path)
+    found, _ = inspect([Path("run.yaml")], command)
+    (workers,) = [each for each in found.findings.knobs if each.path == "data.num_workers"]
+    assert default_of(workers, found.document) == "that of its parser"

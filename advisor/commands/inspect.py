@@ -59,21 +59,29 @@ class Inspected:
 
 
 def inspect(paths: Sequence[Path], command: Sequence[str] | None) -> list[Inspected]:
-    """Findings of configs, of those that a command names, and of itself."""
+    """Findings of configs, of those that a command names, and of itself.
+
+    A single config is shown with what it may gain, as the command's parser declares it.
+    """
     phase = knobs.phase_of_command(documents.of_command(command)) if command else None
     named = configs_among(command, Path()) if command else []
     files: dict[str, Path] = {}
     for path in (*paths, *named):
         files.setdefault(os.path.realpath(path), path)
-    inspected = [_of_config(path, phase) for path in files.values()]
+    reader = tuple(command) if command and len(files) == 1 else None
+    inspected = [_of_config(path, phase, reader) for path in files.values()]
     if command:
         inspected.append(_of_command(tuple(command), with_parser=not paths))
     return inspected
 
 
-def _of_config(path: Path, phase: Phase | None) -> Inspected:
+def _of_config(
+    path: Path, phase: Phase | None, reader: tuple[str, ...] | None
+) -> Inspected:
     try:
         document = documents.read(path)
+        if reader:
+            document = invocation.with_fields(document, reader, Path.cwd(), (), phase)
     except AdvisorError as problem:
         nothing = Findings(document=str(path), knobs=(), links=(), traps=(), outputs=())
         return Inspected(findings=nothing, error=problem)
