@@ -247,10 +247,7 @@ def _sampler(root: int, groups: list[_Group], plan: MeasurePlan) -> StepSeries:
         last = groups[-1]
         series.cycle_steps = series.forwards_per_unit * last.items / last.joint
     series.batches_per_step = 1.0 / (series.cycle_steps or 1.0)
-    per_unit = (
-        f"{series.forwards_per_unit:g}" if series.forwards_per_unit else "so far unknown"
-    )
-    series.source = f"root forwards / forwards per unit ({per_unit})"
+    series.source = "root forwards / forwards per unit"
     return series
 
 

@@ -466,8 +466,8 @@ class Run:
     @property
     def way(self) -> str:
         """Way of counting, in words; runs counted in other ways are never compared."""
-        words = self.rate_source.partition(" (")[0]
-        return f"{self.counted}, {words}" if self.counted in UNFINISHED else words
+        unfinished = self.counted in UNFINISHED
+        return f"{self.counted}, {self.rate_source}" if unfinished else self.rate_source
 
     @property
     def unseen(self) -> bool:

@@ -307,12 +307,21 @@ def _aim(target: Target) -> str | None:
     return target.title if target.present else f"{target.title}, not on this machine"
 
 
+def beside_batches(candidate: Candidate) -> str:
+    """Label of its changes other than batches and what moves with them; empty without any."""
+    kinds = {each.kind for each in candidate.changes}
+    moved = {"batch_size", "grad_accum"} if "batch_size" in kinds else set()
+    others = tuple(each for each in candidate.changes if each.kind not in moved)
+    return Candidate(changes=others).label if others else ""
+
+
 def trial_entry(attempt: TrialResult) -> TrialEntry:
     result, variant = attempt.result, attempt.request.variant
     facts: dict[str, Any] = {
         "id": attempt.id,
         "purpose": attempt.request.purpose,
         "label": attempt.request.label,
+        "beside": beside_batches(variant.candidate),
         "wall_s": result.wall_s,
         "whatif": ", ".join(c.label for c in variant.candidate.in_code.changes) or None,
         "reused": attempt.reused,

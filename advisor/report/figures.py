@@ -79,11 +79,7 @@ def batch_curve(report: Report) -> Curve | None:
     """The curve with the most batch sizes; None without two."""
     groups: dict[str, list[TrialEntry]] = {}
     for trial in comparable(report):
-        words = trial.label.split(" · ")
-        beside = " · ".join(
-            w for w in words if "batch" not in w.split() and w != "original"
-        )
-        groups.setdefault(beside, []).append(trial)
+        groups.setdefault(trial.beside, []).append(trial)
     curves = [
         Curve(beside=beside, trials=tuple(trials)) for beside, trials in groups.items()
     ]

@@ -87,6 +87,8 @@ class TrialEntry(Part):
     id: str
     purpose: str
     label: str
+    beside: str = ""
+    """Its changed settings other than batches: `workers 1`."""
     outcome: str
     """`ok`, or the failure's kind."""
     units_per_s: float | None = None

@@ -1,7 +1,6 @@
 """Verdict of a search with gain, reason and caveats."""
 
 import math
-import re
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -491,10 +490,7 @@ def caveats(tuning: FinishedTuning) -> Iterator[str]:
     if unproven := sorted(tried.keys() - titles - open_ones.keys()):
         yield f"Tried, and not proven to gain: {', '.join(unproven)}."
     runs = [a.run for a in attempts if a.request.purpose == "confirm" and a.run is not None]
-    # its remark goes, and a pattern stays whole
-    for source_of_rate in sorted(
-        {re.sub(r" \(.*\)$", "", run.rate_source) for run in runs}
-    ):
+    for source_of_rate in sorted({run.rate_source for run in runs}):
         yield f"Throughput was counted by {source_of_rate}."
     if created:
         yield f"The command wrote outside the trials' scratch folders: {named(created)}."
