@@ -41,8 +41,8 @@ def interval(value: float | None, low: float | None, high: float | None) -> str:
 
 def measure(value: float | None, digits: int = 4) -> str:
     """Format a quality measure with four digits."""
-    shown = number(value, digits)
-    return shown.rstrip("0").rstrip(".") if "." in shown and "e" not in shown else shown
+    text = number(value, digits)
+    return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
 
 
 def count(value: float | None) -> str:

@@ -64,13 +64,13 @@ def read_measures(
     measures: Mapping[str, QualityMeasure], printed: Mapping[str, Sequence[str]]
 ) -> Values:
     """Read figures by measure; those beyond LARGEST or not finite count as unmeasured."""
-    found = {}
+    values = {}
     for name in measures:
         with contextlib.suppress(ValueError):  # no number
             figures = tuple(map(float, printed.get(name, ())))
             if figures and all(abs(figure) <= LARGEST for figure in figures):
-                found[name] = figures
-    return found
+                values[name] = figures
+    return values
 
 
 def means(values: Values) -> dict[str, float]:

@@ -295,7 +295,7 @@ def _other_loaders(log: EventLog, series: StepSeries) -> Iterator[Span]:
 def _runs(events: Sequence[T], aside: Callable[[T], bool]) -> list[tuple[list[T], list[T]]]:
     """Runs of events `aside`, each with the other events behind it."""
     runs = [list(run) for _, run in groupby(events, aside)]
-    return [(own, after) for own, after in pairwise([*runs, []]) if aside(own[0])]
+    return [(before, after) for before, after in pairwise([*runs, []]) if aside(before[0])]
 
 
 def _without_loaders(log: EventLog, series: StepSeries) -> None:

@@ -264,8 +264,8 @@ def torch(readings: Readings) -> Finding:
 
 
 def cpus(readings: Readings) -> Finding:
-    usable, shown = readings.machine.cpus, readings.cpus_shown
-    limit = f" of {shown} shown: a quota holds the rest" if usable < shown else ""
+    usable, listed = readings.machine.cpus, readings.cpus_shown
+    limit = f" of {listed} shown: a quota holds the rest" if usable < listed else ""
     return Finding(f"{usable}{limit}, {readings.machine.cpu_model}")
 
 
@@ -287,23 +287,23 @@ def shared_memory(readings: Readings) -> Finding:
 
 def other_programs(readings: Readings) -> Finding:
     """CPUs that others hold, and other calls of gpu-advisor."""
-    crowd, shown = readings.crowd, readings.cpus_shown
+    crowd, listed = readings.crowd, readings.cpus_shown
     if crowd.others_cpus is None:
         return Finding("not reported here", unknown=True)
     who = ", ".join(f"{neighbour.name} {neighbour.cpus:.1f}" for neighbour in crowd.who)
-    value = f"{crowd.others_cpus:.1f} of {shown} CPUs busy{f' ({who})' if who else ''}"
+    value = f"{crowd.others_cpus:.1f} of {listed} CPUs busy{f' ({who})' if who else ''}"
     fix = "ps -eo pid,user,pcpu,comm --sort=-pcpu | head"
     if readings.own_calls:
         value += f"; gpu-advisor itself measures meanwhile: {'; '.join(readings.own_calls)}"
         fix = "gpu-advisor doctor  # again, when that call has ended"
-    return Finding(value, fix if crowd.others_cpus > OTHERS_SHARE * shown else None)
+    return Finding(value, fix if crowd.others_cpus > OTHERS_SHARE * listed else None)
 
 
 def isolation(readings: Readings) -> Finding:
     policy = readings.isolation
     if policy.kind != "guard":
-        why = f" ({policy.why_not_better})" if policy.why_not_better else ""
-        return Finding(f"{policy.kind}{why}")
+        lack = f" ({policy.why_not_better})" if policy.why_not_better else ""
+        return Finding(f"{policy.kind}{lack}")
     if policy.why_not_better.startswith(FORCED):
         return Finding(policy.kind, f"unset {FORCED}")
     fix = "sudo sysctl user.max_user_namespaces=15000  # see docs/isolation.md"

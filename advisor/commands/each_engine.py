@@ -132,8 +132,8 @@ def page(entries: Sequence[Entry], subject: str) -> str:
 def row(entry: Entry, unit: str) -> tuple[str, ...]:
     report, price = entry.outcome, entry.price_of_1000
     if isinstance(report, AdvisorError):
-        why = str(report).partition("\n")[0]
-        return (entry.engine, "", why, "", "", "", "", "", "")
+        reason = str(report).partition("\n")[0]
+        return (entry.engine, "", reason, "", "", "", "", "", "")
     machine = (
         ", ".join(gpu.name for gpu in report.machine.gpus) or f"{report.machine.cpus} CPUs"
     )

@@ -25,18 +25,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, _command: Sequence[str] | None) -> int:
-    shown = [profiles.by_name(name) for name in args.names] or list(
+    cards = [profiles.by_name(name) for name in args.names] or list(
         profiles.load_all().values()
     )
     gpus, note = read_gpus()
     here = [f"{gpu.name} ({gpu.profile or 'no profile'})" for gpu in gpus]
     fields = {
         "here": [asdict(gpu) for gpu in gpus],
-        "gpus": [{**asdict(card), "compared": compared(card)} for card in shown],
+        "gpus": [{**asdict(card), "compared": compared(card)} for card in cards],
     }
-    lines = ["\n".join((profiles.describe(card), card.source, "")) for card in shown]
+    lines = ["\n".join((profiles.describe(card), card.source, "")) for card in cards]
     if not args.names:
-        lines = [*output.table([HEADS, *map(row, shown)]), "", LEGEND]
+        lines = [*output.table([HEADS, *map(row, cards)]), "", LEGEND]
     lines.append(f"On this host: {', '.join(here) or note}")
     output.show(fields, "\n".join(lines), as_json=args.json)
     return 0

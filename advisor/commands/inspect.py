@@ -148,7 +148,7 @@ def as_json(inspected: Sequence[Inspected]) -> dict[str, Any]:
 
 
 def _knob(knob: Knob, findings: Findings, document: Document | None) -> dict[str, Any]:
-    why = doubt(knob, findings)
+    objection = doubt(knob, findings)
     return {
         **{name: getattr(knob, name) for name in ("document", "path", "kind", "phase")},
         "class": knob.knob_class,
@@ -158,8 +158,8 @@ def _knob(knob: Knob, findings: Findings, document: Document | None) -> dict[str
         "why": knob.why
         if knob.frozen is None
         else f"{knob.why}; not editable: {knob.frozen}",
-        "sure": "doubtful" if why else "likely",
-        "sure_why": why or "its name and value say so",
+        "sure": "doubtful" if objection else "likely",
+        "sure_why": objection or "its name and value say so",
     }
 
 
@@ -172,9 +172,9 @@ def section(one: Inspected) -> str:
     table = output.table([HEADS, *rows], indent="  ") if rows else ["  no knobs"]
     lines = [findings.document, *table]
     lines += [
-        f"  doubtful  {k.path}: {why}"
+        f"  doubtful  {k.path}: {objection}"
         for k in findings.knobs
-        if (why := doubt(k, findings))
+        if (objection := doubt(k, findings))
     ]
     lines += [f"  note  {note}" for note in findings.notes]
     if findings.traps or findings.links:

@@ -197,8 +197,8 @@ def resolve(
     else:
         raise errors.CommandMissingError(_no_command(paths, loaded, use_case))
     for config in configs:
-        if why := why_not_taken(argv, config, cwd):
-            raise errors.CommandMissingError(why)
+        if fault := why_not_taken(argv, config, cwd):
+            raise errors.CommandMissingError(fault)
     entry = entry or Workload(command=shlex.join(argv))
     if with_options and len(configs) == 1:
         env = tuple(sorted(entry.env.items()))
@@ -286,18 +286,18 @@ def why_not_taken(argv: Sequence[str], config: documents.Document, cwd: Path) ->
 
 def require_program(argv: Sequence[str], cwd: Path, environ: Mapping[str, str]) -> None:
     """Require the command's program and script. Raises CommandMissingError."""
-    name, why = argv[0], ""
+    name, fault = argv[0], ""
     place = str(cwd / name) if os.sep in name else name
     if shutil.which(place, path=environ.get("PATH")) is None:
-        why = f"{place} is no program" if os.sep in name else f"{name!r} is not in PATH"
+        fault = f"{place} is no program" if os.sep in name else f"{name!r} is not in PATH"
     elif PurePath(name).name.startswith("python"):
         script = next(
             (word for word in argv[1 : first_own_word(argv)] if word[:1] != "-"), ""
         )
         if script.endswith(".py") and not (cwd / script).exists():
-            why = f"{cwd / script} does not exist"
-    if why:
-        msg = f"The command `{shlex.join(argv)}` cannot run: {why}. Correct the command."
+            fault = f"{cwd / script} does not exist"
+    if fault:
+        msg = f"The command `{shlex.join(argv)}` cannot run: {fault}. Correct the command."
         raise errors.CommandMissingError(msg)
 
 

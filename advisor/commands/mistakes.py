@@ -343,9 +343,9 @@ def _environments(call: Typed, python: str) -> str | None:
     folders = [call.environ.get("VIRTUAL_ENV"), call.environ.get("CONDA_PREFIX")]
     folders += [str(call.cwd / name) for name in (".venv", "venv", "env")]
     for folder in filter(None, folders):
-        found = os.path.join(folder, "bin", "python")  # noqa: PTH118  links stay links
-        if os.access(found, os.X_OK) and found != python:
-            return found
+        interpreter = os.path.join(folder, "bin", "python")  # noqa: PTH118  links stay links
+        if os.access(interpreter, os.X_OK) and interpreter != python:
+            return interpreter
     return None
 
 

@@ -271,8 +271,8 @@ def left_untuned(asked: invocation.Invocation) -> list[str]:
     notes = []
     if not asked.configs:
         env = tuple(sorted(asked.workload.env.items()))
-        why = invocation.recorded(asked.argv, asked.cwd, env).why_unknown
-        notes = [f"only the options that you typed are tuned: {why}"] if why else []
+        reason = invocation.recorded(asked.argv, asked.cwd, env).why_unknown
+        notes = [f"only the options that you typed are tuned: {reason}"] if reason else []
     tuned = {os.path.realpath(path) for path in asked.paths}
     named = invocation.configs_among(asked.argv, asked.cwd)
     others = [path for path in named if os.path.realpath(asked.cwd / path) not in tuned]
@@ -291,7 +291,7 @@ def refuse_without_result(stop: Stop) -> None:
     if stop.reason == "not-measured":
         run = stop.state.original
         names = " and ".join(stop.state.context.objective.unmeasured(run))
-        gaps = "; ".join(f"{what}: {why}" for what, why in run.telemetry.gaps)
+        gaps = "; ".join(f"{what}: {reason}" for what, reason in run.telemetry.gaps)
         msg = (
             f"The original ran, and its {names} could not be measured"
             f"{f' ({gaps})' if gaps else ''}. Nothing was tried. "

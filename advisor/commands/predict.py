@@ -186,22 +186,22 @@ def trace_program(
         stand_in=plan.stand_in.title if plan.stand_in else None,
         refused=refused,
     )
-    why, traces = "no setting of the batch was found", [program.traced.own]
+    reason, traces = "no setting of the batch was found", [program.traced.own]
     for change in other_batches(asked, traces[0].batch):
         run = run_trial(shortened(plan, first), Candidate(changes=(change,)))
         if isinstance(run, Failure):
-            why = f"batch {change.new} failed here ({run.kind})"
-            return run if run.kind == "interrupted" else replace(program, why=why)
+            reason = f"batch {change.new} failed here ({run.kind})"
+            return run if run.kind == "interrupted" else replace(program, why=reason)
         traces.append(trace_of(run))
         for trace in traces[:-1]:
             try:
                 at_batch(trace, traces[-1], trace.batch)
             except PredictionError as problem:
-                why = str(problem)
+                reason = str(problem)
             else:
                 traced = replace(program.traced, line=(trace, traces[-1]))
                 return replace(program, traced=traced, change=change)
-    return replace(program, why=why)
+    return replace(program, why=reason)
 
 
 def shortened(plan: MeasurePlan, run: Run) -> MeasurePlan:
@@ -236,15 +236,19 @@ def trace_of(run: Run) -> Trace:
             msg = f"Autocast could not be put around the program's model: {override.why}."
             raise PredictionError(msg)
     if run.trace is None or not run.effects.batch or not run.step_ms:
-        why = run.flops.why if run.flops else None
-        why = why or "its batch or its steps are not known, or it has several processes"
-        msg = f"No step of the program could be traced: {why}."
+        reason = (run.flops.why if run.flops else None) or (
+            "its batch or its steps are not known, or it has several processes"
+        )
+        msg = f"No step of the program could be traced: {reason}."
         raise PredictionError(msg)
     try:
         return parse(run.trace, run.effects.batch)
     except ValidationError as problem:
-        why = problem.errors()[0]["msg"]
-        msg = f"The trace of the program's step could not be read: {why}. --debug shows all of it."
+        reason = problem.errors()[0]["msg"]
+        msg = (
+            f"The trace of the program's step could not be read: {reason}. "
+            "--debug shows all of it."
+        )
         raise PredictionError(msg) from problem
 
 
@@ -459,7 +463,7 @@ def rows(entries: Sequence[Estimate], unit: str) -> list[tuple[str, ...]]:
 
 def _row(entry: Estimate, *, priced: bool) -> tuple[str, ...]:
     low, high = map(about, entry.units_per_s_range)
-    least, most = entry.memory_gib_range
+    low_gib, high_gib = entry.memory_gib_range
     marks = ["suggested"] * entry.suggested + ["largest"] * entry.largest_batch
     row = (
         f"{entry.card} {entry.precision or ''}".rstrip(),
@@ -467,7 +471,7 @@ def _row(entry: Estimate, *, priced: bool) -> tuple[str, ...]:
         about(entry.units_per_s),
         f"{low} - {high}",
         numbers.gib(entry.memory_gib) + ("" if entry.fits else " (does not fit)"),
-        f"{least:.2f} - {most:.2f}",
+        f"{low_gib:.2f} - {high_gib:.2f}",
         entry.bound,
     )
     if not priced:

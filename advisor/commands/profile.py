@@ -221,7 +221,7 @@ def _gpu(run: Run) -> list[str]:
     parts = [words.format(value) for words, value in facts_by_name.items() if value]
     if not parts:
         return []
-    unread = (f"not measured: {what} ({why})" for what, why in seen.gaps)
+    unread = (f"not measured: {what} ({reason})" for what, reason in seen.gaps)
     return [f"GPU {', '.join(parts)}", *unread]
 
 

@@ -46,24 +46,24 @@ _ELSEWHERE = re.compile(
 
 
 def with_options(
-    text: str, found: Sequence[Scalar], options: Sequence[Option], of: str
+    text: str, scalars: Sequence[Scalar], options: Sequence[Option], of: str
 ) -> list[Scalar]:
     """`found`, with a leaf for each option that has its place in the text and is not there."""
     if of not in LINES or _ELSEWHERE.search(text):
-        return [*found]
-    places = _places(text, found, of)
+        return [*scalars]
+    places = _places(text, scalars, of)
     added = []
     for option in options:
         mapping, _, key = option.flag.rpartition(".")
         begins = (option.flag, f"{option.flag}.", f"{option.flag}[")
         is_there = any(
-            each.path == begins[0] or each.path.startswith(begins[1:]) for each in found
+            each.path == begins[0] or each.path.startswith(begins[1:]) for each in scalars
         )
         if mapping in places and _KEY.fullmatch(key) and not is_there:
             at, _ = places[mapping]
             leaf = Scalar(option.flag, option.default, at, at, option=option, given=False)
             added.append(leaf)
-    return [*found, *added]
+    return [*scalars, *added]
 
 
 def member(text: str, of: str, at: int, path: str, value: str) -> str:
@@ -83,10 +83,10 @@ def without(text: str, of: str, leaf: Scalar) -> Splice:
     return max(0, start), leaf.end, ""
 
 
-def _places(text: str, found: Sequence[Scalar], of: str) -> dict[str, tuple[int, int]]:
+def _places(text: str, scalars: Sequence[Scalar], of: str) -> dict[str, tuple[int, int]]:
     """Where each mapping may gain a line: behind its last member that has a line of its own."""
     places: dict[str, tuple[int, int]] = {}
-    for leaf, end in _alone_on_a_line(text, found, of):
+    for leaf, end in _alone_on_a_line(text, scalars, of):
         mapping = leaf.path.rpartition(".")[0]
         if leaf.start >= places.get(mapping, (0, -1))[1]:
             places[mapping] = (end, leaf.start)
@@ -94,15 +94,15 @@ def _places(text: str, found: Sequence[Scalar], of: str) -> dict[str, tuple[int,
 
 
 def _alone_on_a_line(
-    text: str, found: Sequence[Scalar], of: str
+    text: str, scalars: Sequence[Scalar], of: str
 ) -> Iterator[tuple[Scalar, int]]:
-    for leaf in found:
+    for leaf in scalars:
         if "[" in leaf.path or leaf.start == leaf.end:
             continue
         start = max(text.rfind("\n", 0, leaf.start), text.rfind("\r", 0, leaf.start)) + 1
         key = re.escape(leaf.path.rpartition(".")[2])
-        own = re.compile(rf"[ \t]*[\"']?{key}[\"']?[ \t]*[:=][ \t]*")
-        begin = own.match(text, start)
+        head = re.compile(rf"[ \t]*[\"']?{key}[\"']?[ \t]*[:=][ \t]*")
+        begin = head.match(text, start)
         end = _END[of].match(text, leaf.end)
         if begin and begin.end() == leaf.start and end:
             yield leaf, end.end()

@@ -83,13 +83,13 @@ def with_options(text: str, options: Sequence[Option]) -> list[Scalar]:
         typed for typed, (flag, _) in spellings.items() if by_flag[flag].form in FLAGS
     }
     seen: set[str] = set()
-    for number, typed, offset, why in _flags(words, first_own_word(words), no_value):
+    for number, typed, offset, reason in _flags(words, first_own_word(words), no_value):
         path, truth = _option_of(typed, spellings)
         seen.add(path)
         start, end = starts[number] + offset, starts[number] + len(words[number])
         bare = offset == 0 and words[number] == typed
         value = truth if bare else _value(words[number][offset:])
-        scalars.append(Scalar(path, value, start, end, why, bare, by_flag.get(path)))
+        scalars.append(Scalar(path, value, start, end, reason, bare, by_flag.get(path)))
     for option in by_flag.values():
         if option.flag not in seen:
             end = starts[option.behind + 1] - 1
@@ -140,8 +140,8 @@ def first_own_word(words: Sequence[str]) -> int:
             return at + 1
         interpreted = interpreted or _INTERPRETER.fullmatch(names[at]) is not None
     others = (at for at, is_launcher in enumerate(starts) if not is_launcher)
-    own = (at + 1 for at in others if not _LAUNCHERS_OWN.fullmatch(words[at]))
-    return next(own, len(words))
+    scripts = (at + 1 for at in others if not _LAUNCHERS_OWN.fullmatch(words[at]))
+    return next(scripts, len(words))
 
 
 def _flags(

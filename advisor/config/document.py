@@ -196,13 +196,15 @@ def parse(
         raise ConfigUnreadableError(msg) from problem
     try:
         if format == "argv":
-            found = argv.with_options(text, options)
+            scalars = argv.with_options(text, options)
         else:
-            found = [*SYNTAXES[format].parse(text, name)]
-            found = added.with_options(text, found, options, format) if options else found
+            scalars = [*SYNTAXES[format].parse(text, name)]
+            scalars = (
+                added.with_options(text, scalars, options, format) if options else scalars
+            )
     except (RecursionError, MemoryError) as problem:
         raise leaves.syntax_error(name, text, 0, leaves.TOO_DEEP) from problem
-    by_path = {leaf.path: leaf for leaf in found}
+    by_path = {leaf.path: leaf for leaf in scalars}
     if len(by_path) > MAX_VALUES:
         msg = f"{name} holds more than {MAX_VALUES:,} values. Name the config, not a data file."
         raise ConfigUnreadableError(msg)

@@ -125,13 +125,13 @@ def spelled(text: str, leaves: Iterable[Scalar], syntax: Syntax) -> Iterator[Sca
     """Leaves with their spelling and comment, and the reason where they cannot be edited."""
     starts = line_starts(text)
     for leaf in leaves:
-        own, comment = text[leaf.start : leaf.end], None
-        why = leaf.why or _why_not(own)
+        spelling, comment = text[leaf.start : leaf.end], None
+        reason = leaf.why or _why_not(spelling)
         if leaf.option is not None:
-            why, comment = why or leaf.option.why, leaf.option.comment
+            reason, comment = reason or leaf.option.why, leaf.option.comment
         else:
             comment = _comment(text, starts, syntax, leaf.start, leaf.end)
-        yield leaf._replace(text=own, why=why, comment=comment)
+        yield leaf._replace(text=spelling, why=reason, comment=comment)
 
 
 def _why_not(text: str) -> str | None:

@@ -117,8 +117,8 @@ class _Scanner:
         word = self._take(_STRING) or self._take(_DATE_AND_TIME) or self._take(_WORD)
         read = tomllib.loads(f"x = {word}")["x"]
         value = read if isinstance(read, (str, int, float)) else word  # a date stays text
-        why = "it is a block of text" if word.startswith(('"""', "'''")) else None
-        return Scalar(path, value, start, self._at, why)
+        reason = "it is a block of text" if word.startswith(('"""', "'''")) else None
+        return Scalar(path, value, start, self._at, reason)
 
 
 SYNTAX = Syntax(parse=parse, spell_text=spell_text)

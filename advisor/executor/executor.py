@@ -329,12 +329,12 @@ class Executor:
             raise InterruptedByUserError(msg)
         ours = by_budget or request.limit_s is not None
         if isinstance(result, Failure) and result.kind == "timeout" and ours:
-            why = "the budget is spent"
+            reason = "the budget is spent"
             if not by_budget:
-                why = f"no item within {max(0.0, request.limit_s or 0.0):.0f} s"
+                reason = f"no item within {max(0.0, request.limit_s or 0.0):.0f} s"
             elif request.kept_s:
-                why = f"after {done.took_s:.0f} s: the rest is kept for the proof"
-            self.listener.note(f"{trial.label}: stopped by gpu-advisor, {why}")
+                reason = f"after {done.took_s:.0f} s: the rest is kept for the proof"
+            self.listener.note(f"{trial.label}: stopped by gpu-advisor, {reason}")
             return SkippedRun(
                 request=request,
                 needed_s=max(request.expected_s, done.most_s),

@@ -154,8 +154,8 @@ def _refuse_unwritable(place: Path) -> None:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(bytes(LEAST_BYTES))
     except OSError as problem:
-        why = f"cannot be written in {folder}: {problem.strerror}"
-        raise _refusal(place, why) from problem
+        reason = f"cannot be written in {folder}: {problem.strerror}"
+        raise _refusal(place, reason) from problem
 
 
 def _same(path: Path, facts: os.stat_result) -> bool:

@@ -197,13 +197,14 @@ class FigureComparison:
             won = 0.0 if high is None else max(0.0, -high)
             gain = f", and head is {better} by {won:.1f} % or more" if won else ""
             return f"a {change} of {limit} or more is ruled out {pairs}{gain}"
-        why = CORRELATED if judgement.correlated else self.program.stopped
+        obstacle = CORRELATED if judgement.correlated else self.program.stopped
+        stopped_by = f" ({obstacle})" if obstacle else ""
         between = "can be any"
         if low is not None and high is not None:
             certain = f"{100 * judgement.confidence:.3g} %"
             between = f"lies between {low:.1f} % and {high:.1f} % ({certain} certain)"
         return (
-            f"undecided after {len(self.differences)} pairs{f' ({why})' if why else ''}: "
+            f"undecided after {len(self.differences)} pairs{stopped_by}: "
             f"the {change} {between}, and {limit} is allowed"
         )
 

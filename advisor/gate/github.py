@@ -156,15 +156,15 @@ def refuse_foreign(environ: Mapping[str, str], *, allow: bool, unprotected: str)
     if not is_foreign(environ):
         return
     if unprotected:
-        why = f"nothing isolates it here: {unprotected}"
+        reason = f"nothing isolates it here: {unprotected}"
         remedy = "Use a runner with user namespaces or Landlock (Linux 5.13 or newer)."
     elif allow or environ.get("RUNNER_ENVIRONMENT") == "github-hosted":
         return
     else:
-        why = "it would run on a self-hosted runner, which it could change for good"
+        reason = "it would run on a self-hosted runner, which it could change for good"
         remedy = "Set --allow-forks only for runners that are thrown away after each job."
     event = environ.get("GITHUB_EVENT_NAME") or "This event"
-    msg = f"{event}: its code may come from a fork, and {why}. Nothing was run. {remedy}"
+    msg = f"{event}: its code may come from a fork, and {reason}. Nothing was run. {remedy}"
     raise UsageError(msg)
 
 

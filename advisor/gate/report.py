@@ -252,8 +252,8 @@ def _remarks(record: GateRecord) -> str:
     """What is said of each workload, but for the sentence on the worst."""
     remarks = []
     for place, w in enumerate(record.workloads[:ROWS]):
-        why = w.notes if w.verdict == "pass" or not place else [w.reason, *w.notes]
-        remarks += [f"- {text(w.name)}: {_short(each)}" for each in why]
+        sentences = w.notes if w.verdict == "pass" or not place else [w.reason, *w.notes]
+        remarks += [f"- {text(w.name)}: {_short(each)}" for each in sentences]
     return "\n".join(remarks)
 
 

@@ -57,8 +57,8 @@ def set_up(
     made = [folder for folder in wanted if not folder.exists()]
     for folder in made:
         folder.mkdir()
-    hidden, shown = hidden_folders(), shown_paths(checkout, command)
-    confined = checkout_policy(offer, top, scratch=scratch, hidden=hidden, shown=shown)
+    hidden, visible = hidden_folders(), shown_paths(checkout, command)
+    confined = checkout_policy(offer, top, scratch=scratch, hidden=hidden, shown=visible)
     temporary = scratch / "tmp"
     job = Job(
         argv=("bash", "-c", command),

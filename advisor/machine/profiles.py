@@ -70,10 +70,10 @@ def describe(profile: GpuProfile) -> str:
     """One line: what this GPU could do."""
     names = ("fp32", "tf32", "fp16", "bf16")
     rates = {name: getattr(profile, f"{name}_tflops") for name in names}
-    shown = ", ".join(f"{name} {rate:.4g}" for name, rate in rates.items() if rate)
+    listed = ", ".join(f"{name} {rate:.4g}" for name, rate in rates.items() if rate)
     return (
         f"{profile.title}: {profile.memory_gib:g} GiB ({usable_gib(profile):.1f} usable), "
-        f"{profile.bandwidth_gb_per_s:,.0f} GB/s, dense TFLOPS {shown}, {profile.tdp_w:g} W"
+        f"{profile.bandwidth_gb_per_s:,.0f} GB/s, dense TFLOPS {listed}, {profile.tdp_w:g} W"
     )
 
 

@@ -149,11 +149,11 @@ def _foreign_pids(samples: Sequence[GpuSample], *, busy: bool) -> int | None:
     the card worked for somebody whom the driver does not name, unless only ours are there.
     """
     listed = [sample for sample in samples if sample.processes is not None]
-    own = {pid for sample in samples for pid in sample.own_pids}
-    others = {pid for sample in listed for pid in sample.processes or ()} - own
+    own_pids = {pid for sample in samples for pid in sample.own_pids}
+    others = {pid for sample in listed for pid in sample.processes or ()} - own_pids
     working = Counter(pid for sample in listed for pid in sample.working_pids or ())
-    of_another_namespace = not own and any(sample.hidden_pids for sample in listed)
-    only_ours_are_there = bool(own) and not others
+    of_another_namespace = not own_pids and any(sample.hidden_pids for sample in listed)
+    only_ours_are_there = bool(own_pids) and not others
     worker_is_unnamed = busy and not working and not only_ours_are_there
     if not listed or of_another_namespace or worker_is_unnamed:
         return None
@@ -242,9 +242,9 @@ class Sampler:
     def _look(self, *, slow: bool) -> None:
         for reader in self._readers:
             now, sample = clock.now(), reader.sample(slow=slow)
-            own, hidden = self.split(tuple(sample.processes or ()))
+            own_pids, hidden = self.split(tuple(sample.processes or ()))
             reader.samples.append(
-                replace(sample, time=now, own_pids=own, hidden_pids=hidden)
+                replace(sample, time=now, own_pids=own_pids, hidden_pids=hidden)
             )
 
     def split(self, pids: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -167,12 +167,12 @@ def _stand_in(profile: GpuProfile, gpu: Gpu) -> Target:
 
 
 def _absent(profile: GpuProfile, here: Gpu | None, machine: Machine) -> Target:
-    device, why = f"this CPU ({machine.cpu_model})", "a CPU cannot stand in for it"
+    device, reason = f"this CPU ({machine.cpu_model})", "a CPU cannot stand in for it"
     if here:
         device = here.name
-        why = f"{here.name} lacks the free memory or the precisions to stand in for it"
+        reason = f"{here.name} lacks the free memory or the precisions to stand in for it"
     note = (
-        f"{profile.title} is not here and {why}: its speed was not measured. "
+        f"{profile.title} is not here and {reason}: its speed was not measured. "
         f"All figures are those of {device}."
     )
     return _profiled(profile, here, note)

@@ -173,8 +173,8 @@ def _bound_by(node: ast.AST) -> list[str]:
     """Names that a node binds."""
     if isinstance(node, ast.Global):
         return node.names
-    own = [getattr(node, key, None) for key in ("id", "arg", "asname", "name")]
-    return [name for name in own if isinstance(name, str)][:1]
+    names = [getattr(node, key, None) for key in ("id", "arg", "asname", "name")]
+    return [name for name in names if isinstance(name, str)][:1]
 
 
 def _override(
@@ -249,8 +249,10 @@ def _called(source: Source, line: int) -> dict[str, ast.Call]:
         if not isinstance(node, ast.Call) or node.lineno != line:
             continue
         name = ast.unparse(node.func)
-        own = isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name)
-        plain = isinstance(node.func, ast.Name) or (own and name.startswith("self."))
+        on_name = isinstance(node.func, ast.Attribute) and isinstance(
+            node.func.value, ast.Name
+        )
+        plain = isinstance(node.func, ast.Name) or (on_name and name.startswith("self."))
         last = (last_name(node.func) or "").lower()
         if not plain or name.removeprefix("self.") in {*functions, *dir(builtins)}:
             continue

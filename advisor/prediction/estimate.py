@@ -161,8 +161,8 @@ class Traced:
     def precision_on(self, card: GpuProfile) -> str:
         """Precision of its 32-bit products on a card: `float32`, `tf32`, or one for each kind."""
         wide = {op.dtype for op in self.own.ops if op.flops} & {"float32", "tf32"}
-        known = wide if card.tf32_tflops else {"float32"}
-        return " and ".join(sorted(known)) or "float32"
+        dtypes = wide if card.tf32_tflops else {"float32"}
+        return " and ".join(sorted(dtypes)) or "float32"
 
     def at(self, batch: float) -> Trace:
         if self.line is None or batch == self.own.batch:
@@ -200,12 +200,12 @@ def estimates(
     traced: Traced, cards: Sequence[GpuProfile], prices: Mapping[str, float]
 ) -> list[Estimate]:
     """Figures of each card at the configured, suggested and largest batch."""
-    own = traced.own.batch
+    batch_here = traced.own.batch
     made: list[Estimate] = []
     for card in cards:
         largest = largest_batch(traced, card)
         best = suggested_batch(traced, card, largest) if largest else None
-        for batch in sorted({own, best or own, largest or own}):
+        for batch in sorted({batch_here, best or batch_here, largest or batch_here}):
             each = estimate_of(traced, card, batch, prices.get(card.name))
             made.append(
                 replace(each, suggested=batch == best, largest_batch=batch == largest)
@@ -225,9 +225,9 @@ def precisions(
     others |= {"bfloat16": autocast} if autocast else {}
     made = []
     for card in cards:
-        known = {name: variant for name, variant in others.items() if card.tflops(name)}
+        supported = {name: variant for name, variant in others.items() if card.tflops(name)}
         variants = {traced.precision_on(card): traced}
-        variants = {**variants, **known, **variants}  # its own first, and as it is
+        variants = {**variants, **supported, **variants}  # its own first, and as it is
         for dtype, variant in variants.items():
             largest = largest_batch(variant, card)
             best = suggested_batch(variant, card, largest) if largest else variant.own.batch

@@ -47,14 +47,14 @@ State = dict[str, "tuple[str, Any]"]
 def read(roots: dict[str, Any]) -> State:
     """Read what the `roots` hold, each with its path."""
     state: State = {}
-    for path, value, own in _walk(roots):
+    for path, value, of_container in _walk(roots):
         generator = generator_state(value)
         if generator is not None:
             state[path] = ("generator", generator)
-        elif own and _is_plain(value):
+        elif of_container and _is_plain(value):
             plain = value if isinstance(value, (bool, int, float)) else hash(value)
             state[path] = ("value", plain)
-        elif own:
+        elif of_container:
             state.update(_facts(path, value))
     return state
 

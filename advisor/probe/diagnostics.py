@@ -51,15 +51,15 @@ class Diagnosis:
 
     def begin(self) -> None:
         """Leave out the profile if torch shows nothing, or steps are long."""
-        why = op_trace.why_not(self._session)
+        reason = op_trace.why_not(self._session)
         if WHOLE * self._step_s > LONGEST_S and not self._lists:
-            why = f"{WHOLE} steps take longer than {LONGEST_S:g} s"
+            reason = f"{WHOLE} steps take longer than {LONGEST_S:g} s"
         if not self._lists:
             limit = threading.Timer(self._limit_s(), self._give_up)
             limit.daemon = True
             limit.start()
-        if why is not None:
-            self._session.facts["flops"] = {"why": why}
+        if reason is not None:
+            self._session.facts["flops"] = {"why": reason}
             self._drain_and_stop()
 
     def _limit_s(self) -> float:

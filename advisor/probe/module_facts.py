@@ -94,8 +94,8 @@ def _first_seen(session: Session, held: list[Any]) -> int:
 
 def parameters(module: Any) -> list[Any]:
     """Module's parameters that have a shape."""
-    held = module.named_parameters() if hasattr(module, "_modules") else ()
-    return batches.known_parameters(dict(held))
+    named = module.named_parameters() if hasattr(module, "_modules") else ()
+    return batches.known_parameters(dict(named))
 
 
 def describe(session: Session, entry: Module, at_end: bool = False) -> None:

@@ -164,14 +164,18 @@ class OpTrace:
         if self._session.device is None or self._optimizer is None:
             return None
         card = self._session.device.card
-        held = [p for group in self._optimizer.param_groups for p in group["params"]]
+        model = [p for group in self._optimizer.param_groups for p in group["params"]]
         for module in (entry.module() for entry in self._session.modules):
             if hasattr(module, "buffers"):
-                held += [*parameters(module), *module.buffers()]
+                model += [*parameters(module), *module.buffers()]
         states = [
             value for state in self._optimizer.state.values() for value in state.values()
         ]
-        kinds = {"model": held, "gradients": [p.grad for p in held], "optimizer": states}
+        kinds = {
+            "model": model,
+            "gradients": [p.grad for p in model],
+            "optimizer": states,
+        }
         bytes_by_kind = {kind: _bytes(tensors) for kind, tensors in kinds.items()}
         others = self._torch.cuda.max_memory_allocated(card) - sum(bytes_by_kind.values())
         return {**bytes_by_kind, "activations": max(0, others)}

@@ -61,14 +61,14 @@ class AppliedOverride:
     def apply(self, change: Callable[..., str | None], *args: Any) -> None:
         """Make a change, which may return why not."""
         try:
-            why = change(self.session.torch, self, *args)
+            reason = change(self.session.torch, self, *args)
         except Exception as problem:
-            why = f"{type(problem).__name__}: {problem}"[:300]
-        if why is None:
+            reason = f"{type(problem).__name__}: {problem}"[:300]
+        if reason is None:
             self.applied += 1
             return
-        self.why = self.why or why
-        self.session.note(f"override of {self.knob}: {why}")
+        self.why = self.why or reason
+        self.session.note(f"override of {self.knob}: {reason}")
 
     def summary(self) -> dict[str, Any]:
         applied = self.applied > 0
@@ -313,13 +313,13 @@ def _compile(torch: Any, override: AppliedOverride, module: Any) -> str | None:
 
     def call(*args: Any, **kwargs: Any) -> Any:
         nonlocal settling
-        held = vars(module).get("forward", MISSING)
+        own_forward = vars(module).get("forward", MISSING)
         module.__dict__["forward"] = compiled
         before, start = compilations(), clock()
         try:
             return module._call_impl(*args, **kwargs)
         finally:
-            restore(module, "forward", held)
+            restore(module, "forward", own_forward)
             if compilations() != before:
                 override.cost_s += clock() - start
                 settling = AFTER_COMPILING

@@ -35,12 +35,12 @@ class Patches:
 
     def put(self, owner: Any, name: str, value: Any) -> None:
         """Set `owner.name` and remember what it replaced."""
-        held = vars(owner).get(name, MISSING)
+        original = vars(owner).get(name, MISSING)
         setattr(owner, name, value)
 
         def take_back() -> None:
             if vars(owner).get(name) is value:
-                restore(owner, name, held)
+                restore(owner, name, original)
 
         self._undo.append(take_back)
 

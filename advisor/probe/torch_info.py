@@ -81,7 +81,7 @@ def rates(torch: Any, device: str) -> dict[str, Any]:
 
     side, copied_s = fastest(lambda matrix: matrix.clone(), range(10, 15), torch.float32)
     one = torch.ones(1, device=device)
-    found = {
+    measured = {
         "bandwidth_gb_per_s": 8e-9 * side**2 / copied_s,
         "launch_s": seconds(lambda: one.add_(1), wait, BLOCK_S),
     }
@@ -93,8 +93,8 @@ def rates(torch: Any, device: str) -> dict[str, Any]:
         side, product_s = fastest(
             lambda matrix: torch.mm(matrix, matrix), range(9, 14), dtype
         )
-        found[f"{name}_tflops"] = 2e-12 * side**3 / product_s
-    return {name: float(f"{rate:.3g}") for name, rate in found.items()}
+        measured[f"{name}_tflops"] = 2e-12 * side**3 / product_s
+    return {name: float(f"{rate:.3g}") for name, rate in measured.items()}
 
 
 def cards() -> list[dict[str, Any]]:

@@ -172,9 +172,9 @@ class Progress:
         rows = list(_rows(self._variants)) if self._variants else []
         fastest = max((rate for rate, _ in rows), default=0.0) or 1.0
         for rate, cells in rows:
-            label, shown, *others = map(Text, cells)  # a label is no markup
+            label, figure, *others = map(Text, cells)  # a label is no markup
             bar = Bar(fastest, 0.0, rate, width=width, color="green")
-            table.add_row(label, shown, bar, *others)
+            table.add_row(label, figure, bar, *others)
         yield from [table] if table.rows else []
         yield from lines(self._round, self._trial, self._status, self._others, self._then)
 

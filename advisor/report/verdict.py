@@ -304,10 +304,10 @@ def _nothing_proven(tuning: FinishedTuning) -> str:
             f"The best candidate, {best.label}, was not proven to gain more than {smallest}"
         )
         return f"{unproven}: {best.text}."
-    for ratio, candidate, why in _faster(tuning):
-        if why:
+    for ratio, candidate, objection in _faster(tuning):
+        if objection:
             faster = f"{candidate.label} was faster ({numbers.ratio(ratio)} in one run)"
-            return f"{faster} and was not taken: it {why.rstrip('.')}."
+            return f"{faster} and was not taken: it {objection.rstrip('.')}."
     searched = [
         a.request.variant for a in tuning.lab.attempts if a.request.purpose == "search"
     ]
@@ -350,8 +350,8 @@ def best_candidate(tuning: FinishedTuning) -> CandidateEntry | None:
     # One fast run says nothing where rounds were run.
     tried = [step for step in state.confirmations if _compared(step, state)]
     compared_keys = {step.ab_test.after.candidate.key for step in tried}
-    for ratio, candidate, why in _faster(tuning):
-        if not why and candidate.key not in compared_keys:
+    for ratio, candidate, objection in _faster(tuning):
+        if not objection and candidate.key not in compared_keys:
             return CandidateEntry(label=candidate.label, ratio=ratio)
     return None
 
@@ -404,9 +404,9 @@ def _faster(tuning: FinishedTuning) -> list[tuple[float, Candidate, str]]:
         if run is None or not candidate.changes or not state.originals:
             continue
         if attempt.request.purpose in {"search", "confirm"} and (
-            why := _refusal(state, run)
+            objection := _refusal(state, run)
         ):
-            refused[candidate.key] = why
+            refused[candidate.key] = objection
         if attempt.request.purpose == "search":
             ran.append((state.gain(run, state.original), candidate))
     ran.sort(key=lambda each: -each[0])
@@ -581,7 +581,7 @@ def load_of(tuning: FinishedTuning, everything: Sequence[Run]) -> str:
 
 def load_note(runs: Sequence[Run], who: Sequence[Neighbour], cpus: int) -> str:
     """Sentences on load, heat and neighbours beside `runs`; empty without any."""
-    held = [
+    cpus_taken = [
         run.disturbance.others_cpus
         for run in runs
         if run.disturbance.others_cpus is not None
@@ -589,7 +589,7 @@ def load_note(runs: Sequence[Run], who: Sequence[Neighbour], cpus: int) -> str:
     disturbed = [run.disturbance for run in runs if run.disturbance.disturbed]
     notes = []
     reasons = dict.fromkeys(
-        why for disturbance in disturbed for why, _ in disturbance.clocks_held
+        reason for disturbance in disturbed for reason, _ in disturbance.clocks_held
     )
     if reasons:
         notes.append(f"The GPU slowed down by itself: {', '.join(reasons)}.")
@@ -599,18 +599,18 @@ def load_note(runs: Sequence[Run], who: Sequence[Neighbour], cpus: int) -> str:
         notes.append(
             f"{numbers.many(processes, 'other process')} computed on the GPU meanwhile."
         )
-    if runs and not held:
+    if runs and not cpus_taken:
         notes.append("Background load could not be read on this machine.")
     elif any(
         not disturbance.clocks_held and not disturbance.foreign_gpu_pids
         for disturbance in disturbed
     ):
-        mean = numbers.number(statistics.fmean(held), 2)
+        mean = numbers.number(statistics.fmean(cpus_taken), 2)
         busy = [neighbour for neighbour in who[:MOST_NAMED] if neighbour.cpus >= NAMED_CPUS]
-        shown = ", ".join(
+        listed = ", ".join(
             f"{neighbour.name} up to {neighbour.cpus:.1f}" for neighbour in busy
         )
-        names = f" ({shown})" if shown else ""
+        names = f" ({listed})" if listed else ""
         of = numbers.many(cpus, "CPU")
         notes.append(f"Measured under background load: others held {mean} of {of}{names}.")
     return " ".join(notes)

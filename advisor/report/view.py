@@ -479,8 +479,8 @@ def _time_rows(sides: list[Side]) -> Iterator[tuple[str, ...]]:
     for part, _ in largest_first({**sides[0].shares, **sides[-1].shares}):
         words = PARTS[part]
         if max(side.shares.get(part, 0.0) for side in sides) >= numbers.WORTH_SAYING:
-            least = ", at least" if part == "compute" and counted_by_events else ""
-            yield f"{words.name}{least}", *(_part(side, part) for side in sides)
+            note = ", at least" if part == "compute" and counted_by_events else ""
+            yield f"{words.name}{note}", *(_part(side, part) for side in sides)
 
 
 def _part(side: Side, part: str) -> str:
@@ -563,13 +563,15 @@ def _trial(trial: TrialEntry) -> tuple[str, ...]:
 def _judgement(entry: QualityEntry) -> tuple[str, ...]:
     judgement = entry.judgement
     bounds = (judgement.low, judgement.high)
-    shown = f" ({' to '.join(map(numbers.measure, bounds))})" if None not in bounds else ""
+    interval = (
+        f" ({' to '.join(map(numbers.measure, bounds))})" if None not in bounds else ""
+    )
     items = f" of {judgement.items} items" if judgement.items > 1 else ""
     judged = "within" if judgement.within else "outside"
     return (
         judgement.measure,
         entry.candidate,
-        numbers.measure(judgement.value) + shown,
+        numbers.measure(judgement.value) + interval,
         numbers.measure(judgement.reference),
         numbers.measure(judgement.limit),
         f"{judged}, {judgement.stage}, {numbers.many(judgement.runs, 'pair')}{items}",
@@ -580,9 +582,9 @@ def evidence(report: Report) -> list[dict[str, Any]]:
     """Measurements behind the sentence on the time."""
     sides = (("Before", report.bottleneck_before), ("After", report.bottleneck_after))
     return [
-        {"sentence": f"{name}: {found.sentence}", "lines": found.evidence}
-        for name, found in sides
-        if found is not None and (found.evidence or report.changes)
+        {"sentence": f"{name}: {bottleneck.sentence}", "lines": bottleneck.evidence}
+        for name, bottleneck in sides
+        if bottleneck is not None and (bottleneck.evidence or report.changes)
     ]
 
 

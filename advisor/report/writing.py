@@ -163,12 +163,12 @@ def read(path: Path, kind: type[Record], name: str) -> Record:
         msg = f"{path} is not there. {hint}"
         raise ReportError(msg) from None
     except OSError as problem:
-        why = str(problem)
+        reason = str(problem)
     except ValidationError as problem:
         first = problem.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the file"
-        why = f"{where}: {first['msg']} (found {first['input']!r:.80})"
-    unreadable = f"{path} is no {name} that this gpu-advisor can read ({why})"
+        reason = f"{where}: {first['msg']} (found {first['input']!r:.80})"
+    unreadable = f"{path} is no {name} that this gpu-advisor can read ({reason})"
     msg = f"{unreadable}. Name a {name} of `optimize`."
     raise ReportError(msg)
 

@@ -193,7 +193,7 @@ def parse(pid: int, data: bytes) -> ProcessRecord:
         if not wrong:
             return record
     kept = {name: value for name, value in content.items() if name not in wrong}
-    reported = "; ".join(f"{name}: {why}" for name, why in wrong.items())
+    reported = "; ".join(f"{name}: {reason}" for name, reason in wrong.items())
     return replace(_RECORD.validate_python(kept), unread=reported[:300])
 
 

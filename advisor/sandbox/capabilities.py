@@ -79,16 +79,16 @@ def require_walls(cwd: str, environ: Mapping[str, str] = os.environ) -> None:
 def _detected(cwd: str, forced: str | None, foreign: bool) -> SandboxPolicy:
     refused: list[str] = []
     for kind in [kind for kind in KINDS if forced in (None, kind)]:
-        why = None if kind == "guard" else _try(kind, cwd, foreign=foreign)
+        reason = None if kind == "guard" else _try(kind, cwd, foreign=foreign)
         undecided = ""
-        if why is not None and kind == "landlock" and not foreign:
-            undecided, why = why, _try(kind, cwd, undecided=why)
-        if why is None:
+        if reason is not None and kind == "landlock" and not foreign:
+            undecided, reason = reason, _try(kind, cwd, undecided=reason)
+        if reason is None:
             reasons = "; ".join(refused) or (f"{FORCED} asks for it" if forced else "")
             return SandboxPolicy(
                 kind=kind, foreign=foreign, why_not_better=reasons, undecided=undecided
             )
-        refused.append(f"{kind}: {why}")
+        refused.append(f"{kind}: {reason}")
     return SandboxPolicy(kind="guard", foreign=foreign, why_not_better="; ".join(refused))
 
 
@@ -135,8 +135,8 @@ def _try(
         remove_tree(folder)
     if tried.returncode or not tried.stdout:  # it broke off
         return [f"exit code {tried.returncode}", *tried.stderr.strip().splitlines()][-1]
-    why: str | None = json.loads(tried.stdout)
-    return why
+    reason: str | None = json.loads(tried.stdout)
+    return reason
 
 
 @contextlib.contextmanager
@@ -247,7 +247,7 @@ def _downloads(environ: Mapping[str, str], cwd: str) -> list[str]:
     """Return folders that hold only downloads, those that are there."""
     home = os.path.realpath(environ.get("HOME") or os.path.expanduser("~"))
     rebuilt = (folder for cache, folder in caches(environ) if cache.rebuilt)
-    apart, found = [cwd, home, *rebuilt], set()
+    apart, folders = [cwd, home, *rebuilt], set()
     for folder, is_made in downloads(environ):
         if any(is_within(path, folder) for path in apart):
             continue
@@ -255,8 +255,8 @@ def _downloads(environ: Mapping[str, str], cwd: str) -> list[str]:
             if is_made:
                 os.makedirs(folder, 0o700)
         if os.path.isdir(folder):
-            found.add(os.path.realpath(folder))
-    return sorted(found)
+            folders.add(os.path.realpath(folder))
+    return sorted(folders)
 
 
 def _caches(

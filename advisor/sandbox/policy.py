@@ -53,9 +53,9 @@ class SandboxPolicy:
     @property
     def notes(self) -> tuple[str, ...]:
         if self.undecided:
-            why = self.undecided
+            reason = self.undecided
             return (
-                f"the program could change modes, times and attributes of your files: {why}",
+                f"the program could change modes, times and attributes of your files: {reason}",
             )
         if self.kind != "guard":
             return ()
@@ -90,15 +90,18 @@ def full_space(
 ) -> Failure | None:
     """Explain a failure by a full layer or disk, or return None."""
     said = (line for line in lines if FULL.search(line) and not SHARED_MEMORY.search(line))
-    why = next(said, "no space is left" if layer_full else None)
-    if why is None:
+    reason = next(said, "no space is left" if layer_full else None)
+    if reason is None:
         return None
-    why, next_step = why.strip()[:LINE_CHARS], "Free space on the disk that it writes to."
+    reason, next_step = (
+        reason.strip()[:LINE_CHARS],
+        "Free space on the disk that it writes to.",
+    )
     if policy.throws_away and policy.upper_bytes:
         limit = f"{policy.upper_bytes / 2**20:,.0f} MiB"
-        why += f"; what a trial writes may take {limit}, and is thrown away"
+        reason += f"; what a trial writes may take {limit}, and is thrown away"
         next_step = f"Set {LAYER_FOLDER} to a folder on a disk with more space."
-    return Failure(kind="disk-full", evidence=why, next_step=next_step)
+    return Failure(kind="disk-full", evidence=reason, next_step=next_step)
 
 
 def denied_write(policy: SandboxPolicy, lines: Sequence[str], cwd: str) -> Failure | None:
@@ -107,7 +110,7 @@ def denied_write(policy: SandboxPolicy, lines: Sequence[str], cwd: str) -> Failu
         pathless = policy.kind == "landlock" and DENIED_WITHOUT_A_PATH.search(line)
         if not pathless and not DENIED.search(line):
             continue
-        names = ("".join(found) for found in _PATHS.findall(line))
+        names = ("".join(groups) for groups in _PATHS.findall(line))
         paths = [os.path.realpath(os.path.join(cwd, name)) for name in names]
         ours = next((path for path in paths if _is_ours(policy, path)), None)
         if ours or (pathless and not paths):

@@ -386,8 +386,8 @@ class Connection:
                 limit_s = silence_s or self._start_limit_s()
                 since = heard if silence_s else max(heard, self._said_at)
                 if time.monotonic() - since > limit_s:
-                    why = f"no sign of life for {limit_s:.0f} s"
-                    raise self._lost(why) from None
+                    silence = f"no sign of life for {limit_s:.0f} s"
+                    raise self._lost(silence) from None
                 continue
             if not line:
                 raise self._lost()
