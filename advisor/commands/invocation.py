@@ -480,7 +480,7 @@ READS_FIELDS = re.compile(
 """Words of a script whose config is read by a parser or dataclass that knows its fields."""
 ADDABLE = {
     "batch_size", "grad_accum", "precision", "tf32", "compile", "attention_impl", "length_grouping",
-    *loader_arguments(),
+    "packing", *loader_arguments(),
 }  # fmt: skip
 """Kinds that are worth a line of their own where the config does not set them."""
 OWN_KEYS = 0.5

@@ -126,6 +126,7 @@ KINDS = (
         "length_grouping", "items of like length in one batch", "training", "grouping",
         phase="train",
     ),
+    KnobSpec("packing", "texts joined until they fill a row", "training", "flag", phase="train"),
     KnobSpec("compile", "torch.compile", "numeric", "level", effect="compiled"),
     KnobSpec("cudnn_benchmark", "cuDNN autotuning", "numeric", "flag", effect="cudnn_benchmark"),
     KnobSpec("tf32", "TF32", "numeric", "level", effect="tf32"),

@@ -209,6 +209,13 @@ def tune_length_grouping(state: TunerState) -> Stage:
             wasted = f"Padding fills {numbers.percent(padded)} of the positions"
             reason = f"{wasted}; `{value}` saves most of that work. {verdict.reason}"
             state = state.set_verdict(knob, verdict.cause, reason)
+    for knob in state.tunable("packing"):
+        if padded is not None and padded >= WORTH_GROUPING and knob.value in (False, 0):
+            reason = (
+                f"Padding fills {numbers.percent(padded)} of the positions; this fills them with "
+                "further texts. It changes what an update sees, so it was not tried."
+            )
+            state = state.set_verdict(knob, "never-alone", reason)
     return state
 
 

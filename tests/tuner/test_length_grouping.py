@@ -59,6 +59,18 @@ def test_a_budget_without_room_for_it_says_what_it_saves(tmp_path) -> None:
     assert decision.reason.startswith("Padding fills 46 % of the positions; `True` saves most")
 
 
+def test_packing_is_named_where_padding_fills_the_batches_and_never_tried(tmp_path) -> None:
+    """It joins texts: what an update sees is another thing, and the user's to decide."""
+    engine = on_formula(
+        step_kind="optimizer step", observed={"trains": "optimizer", "padding_share": 0.46}
+    )
+    search = formula_search(tmp_path, engine, "lr: 0.1\nbatch_size: 4\npacking: false\n")
+    decision = search.decisions["packing"]
+    assert decision.cause == "never-alone"
+    assert decision.reason.startswith("Padding fills 46 % of the positions")
+    assert decision.trials == ()
+
+
 @pytest.mark.parametrize(
     ("line", "is_one"),
     [
