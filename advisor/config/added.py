@@ -48,7 +48,7 @@ _ELSEWHERE = re.compile(
 def with_options(
     text: str, scalars: Sequence[Scalar], options: Sequence[Option], of: str
 ) -> list[Scalar]:
-    """`found`, with a leaf for each option that has its place in the text and is not there."""
+    """`scalars`, with a leaf for each option that has its place in the text and is not there."""
     if of not in LINES or _ELSEWHERE.search(text):
         return [*scalars]
     places = _places(text, scalars, of)

@@ -133,7 +133,7 @@ class Executor:
             self._begin(request, *self._build(request), left_s)
             for _ in (None, *equal_cards)
         ]
-        (first,), *others = self._run_all([[each] for each in begun])
+        (first,), *others = self._run_all([[trial] for trial in begun])
         self._ahead[first.key] = first
         if all(
             map(
@@ -152,7 +152,11 @@ class Executor:
             )
 
     def _run_ahead(self, requests: Sequence[TrialRequest]) -> None:
-        """Run the first requests without a result, one a card."""
+        """Run the first requests without a result, one a card.
+
+        The first is asked for; the others are guesses of what the tuner asks next. A guess has
+        a time limit and is dropped if it passes it, since nobody may ever ask for it.
+        """
         begun: dict[str, _Begun] = {}
         for request in requests:
             if len(begun) == self.cards or request.fresh:
@@ -173,10 +177,10 @@ class Executor:
         if len(begun) > 1:
             several = list(begun.values())
             self.listener.trial_started(int(several[0].trial.id), several[0].trial.label)
-            for each in itertools.chain(*self._run_all([[each] for each in several])):
-                late = isinstance(each.result, Failure) and each.result.kind == "timeout"
-                if each.request is requests[0] or not late:
-                    self._ahead[each.key] = each
+            for done in itertools.chain(*self._run_all([[trial] for trial in several])):
+                late = isinstance(done.result, Failure) and done.result.kind == "timeout"
+                if done.request is requests[0] or not late:
+                    self._ahead[done.key] = done
 
     def measure(self, request: TrialRequest) -> TrialResult | SkippedRun:
         """Measure a run, again where contended; the less contended counts."""
@@ -314,12 +318,16 @@ class Executor:
             return done
 
         if len(rounds) < 2:
-            return [run(each, ()) for each in rounds]
+            return [run(trials, ()) for trials in rounds]
         with ThreadPoolExecutor(len(rounds)) as pool:
             return list(pool.map(run, rounds, cards))
 
     def _concluded(self, done: _Begun) -> TrialResult | SkippedRun:
-        """Keep a trial's result, unless a limit of ours ended it."""
+        """Keep a trial's result, unless a limit of ours ended it.
+
+        Such an end says nothing of the program: kept, it would stand as a failure of its values
+        in the next call, which may have more time.
+        """
         request, trial, result = done.request, done.trial, done.result
         assert result is not None
         # the whole time, since a limit may pass before the command has begun
@@ -406,7 +414,7 @@ class _Rounds:
 
         def reason(runs: Mapping[str, TrialResult]) -> str | None:
             """Reason to repeat a round; none once enough were repeated."""
-            every = (runs, *(each.runs for each in self.rounds))
+            every = (runs, *(round_.runs for round_ in self.rounds))
             disturbed = contended_arms(runs, watched=any(map(is_watched, every)))
             disturbed = None if test.purpose == "quality" else disturbed
             spent = sum(r.contended is not None for r in self.rounds) >= repeats
@@ -414,16 +422,16 @@ class _Rounds:
 
         self._tell()
         try:
-            for each in interleaved(
+            for round_ in interleaved(
                 test.names,
                 self._run,
                 contended=reason,
                 failed=lambda a: a.run is None,
                 at_once=lambda: min(self.executor.cards, self._missing()),
             ):
-                self.rounds.append(each)
+                self.rounds.append(round_)
                 self._tell()
-                if each.failed or not self._missing() or self._decided():
+                if round_.failed or not self._missing() or self._decided():
                     break
         except _SpentError:
             self.cut_short = True
@@ -459,7 +467,7 @@ class _Rounds:
     def _run(self, rounds: Sequence[Turns]) -> list[dict[str, TrialResult]]:
         """Run rounds at once, on a card each; a single one stops at a failure."""
         if len(rounds) > 1:
-            requests = [[self._request(*turn) for turn in each] for each in rounds]
+            requests = [[self._request(*turn) for turn in turns] for turns in rounds]
             answers = self.executor.run_rounds(requests)
             return [
                 {arm: self._taken(arm, a) for (arm, _), a in zip(turns, got, strict=False)}
@@ -517,7 +525,11 @@ class _Rounds:
 
 
 def is_equal(original: Run, other: _Begun, uuid: str) -> bool:
-    """True if the original ran alike on `uuid`, and left no file."""
+    """True if the original ran alike on `uuid`, and left no file.
+
+    Only under an overlay may two trials run at once: else both would write the same files. A
+    program that names its card itself runs on one card both times, which shows here.
+    """
     run = other.result
     if not isinstance(run, Run) or [len(original.cards), len(run.cards), run.ranks] != [
         1,

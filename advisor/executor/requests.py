@@ -1,4 +1,12 @@
-"""Requests for measurements and their results, all frozen."""
+"""Requests for measurements and their results, all frozen.
+
+    TrialRequest    one process                 TrialResult   it ran, as a Run or a Failure
+    ABTest          rounds of several variants  SkippedRun    it did not fit the budget
+    Program         command and configs, from which a request becomes a Trial
+
+The tuner makes requests and reads results. It starts nothing itself, so it can be tested without
+a process, and a call made again asks the same.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -138,7 +146,7 @@ SEEDS = 2**32
 
 
 def with_seed(command: tuple[str, ...], seed: int | None) -> tuple[str, ...]:
-    """Fill in the seed of `command`; 0 by default."""
+    """Fill in the seed where `command` says `{seed}`; 0 by default."""
     return tuple(token.replace(SEED, str((seed or 0) % SEEDS)) for token in command)
 
 
@@ -167,6 +175,7 @@ class Program:
     def content(
         self, config: documents.Document, candidate: Candidate, outputs: str | None = None
     ) -> bytes:
+        """Text of a config with the candidate's values, and its output folders at `outputs`."""
         values = candidate.values_in(config.name)
         if outputs is not None:
             values |= {
@@ -180,6 +189,11 @@ class Program:
         command_line: documents.Document | None = None,
         outputs: str | None = None,
     ) -> tuple[str, ...]:
+        """Words of the command with the candidate's options.
+
+        A trial writes to `outputs`. An output option that was typed gets it in its place; one
+        that the program only knows is added at the end.
+        """
         document = command_line or self.command_line
         scalars = document.scalars
         changed = candidate.values_in(COMMAND_LINE)
@@ -198,14 +212,22 @@ class Program:
         return (*command, *added)
 
     def values(self, candidate: Candidate) -> object:
-        """Config values as the program reads them."""
+        """Config values as the program reads them: comments and layout are no part of a run."""
         read = (
             documents.parse(self.content(config, candidate), config.format, config.name)
             for config in self.configs
         )
-        return [{path: leaf.value for path, leaf in each.leaves.items()} for each in read]
+        return [
+            {path: leaf.value for path, leaf in document.leaves.items()}
+            for document in read
+        ]
 
     def trial(self, id_: str, request: TrialRequest, scratch: Path) -> Trial:
+        """Trial of a request: command, configs, environment and limits of one process.
+
+        Each repetition has a seed of its own, by variables that the program or Python may read
+        and in place of `{seed}`. Both arms of a round have the same one.
+        """
         candidate = request.variant.candidate
         overrides = (*request.plan.overrides, *candidate.overrides)
         plan = replace(request.plan, overrides=overrides)

@@ -44,7 +44,10 @@ class RunCache:
     """Rates of the original in earlier calls, until compared with this one's."""
 
     def key(self, program: Program, trial: Trial, series: str) -> str:
-        """Identity of one measurement."""
+        """Identity of one measurement: what decides its rate, and nothing that does not.
+
+        Words with the scratch folder are left out, which is another for each process.
+        """
         kept = tuple(token for token in trial.command if trial.scratch not in token)
         values = program.values(trial.candidate)
         key = trial_key(self.program_key, kept, values, trial.plan, dict(trial.env))
@@ -70,6 +73,7 @@ class RunCache:
         self.history.append(key, self.machine_key, result)
 
     def note_earlier(self, key: str) -> None:
+        """Remember how fast the original was in earlier calls, before this one's run is kept."""
         call_s = clock.now() - self.since
         kept = self.history.find(
             key, self.machine_key, max_age_s=MAX_AGE_S, min_age_s=call_s

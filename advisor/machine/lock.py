@@ -42,7 +42,10 @@ def runtime_dir() -> Path:
 
 @contextlib.contextmanager
 def gpu_lock(uuid: str | None) -> Iterator[None]:
-    """Hold the lock of a GPU, or the host. Raises StateBusyError."""
+    """Hold the lock of a GPU, or of the host without one. Raises StateBusyError.
+
+    The kernel releases it with the process, however that ends: no lock outlives its holder.
+    """
     name = re.sub(r"[^A-Za-z0-9-]", "_", uuid or "host")
     handle = _opened(f"{name}.lock")
     try:
@@ -138,7 +141,10 @@ def _shown(content: bytes) -> str:
 
 
 def holders() -> tuple[str, ...]:
-    """Calls that measure on this machine."""
+    """What the calls that measure on this machine said of themselves, as told to the user.
+
+    Only of processes that live: a holder's words stay in the file when it is gone.
+    """
     places = list(runtime_dir().glob("*.lock"))
     for folder in shared_folders():
         places += folder.glob("gpu-advisor-*.lock")

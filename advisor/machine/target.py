@@ -43,7 +43,12 @@ class Target:
 
 
 def resolve(name: str, machine: Machine) -> Target:
-    """Resolve `auto` or a profile name for `machine`. Raises TargetError."""
+    """Resolve `auto` or a profile name for `machine`. Raises TargetError.
+
+    The card that was asked for, if it is here. Else a larger one with all of its precisions,
+    its memory capped: then what fits is the target's and only the speed is not. Else whatever
+    is here, and the note says so.
+    """
     here = machine.gpus[0] if machine.gpus else None
     if name == "auto":
         return _cpu(machine) if here is None else _present(here)
@@ -74,7 +79,10 @@ def memory_limit_gib(target: Target, host_gib: float) -> float:
 
 
 def equal_gpus(target: Target, machine: Machine) -> tuple[str, ...]:
-    """Idle visible cards of the present one's kind, by UUID."""
+    """Idle visible cards of the present one's kind, by UUID, for trials beside its own.
+
+    None beside a MIG slice, nor where another card than the first one was asked for.
+    """
     gpu = target.gpu
     if gpu is None or not target.present or target.environment or not gpu.uuid or gpu.mig:
         return ()
@@ -90,7 +98,7 @@ def equal_gpus(target: Target, machine: Machine) -> tuple[str, ...]:
 
 
 def computed_on(target: Target, machine: Machine, card: Card) -> Target:
-    """Return `found` with the card actually used.
+    """Return `target` with the card that the program computed on.
 
     CUDA may choose another than NVML's first, and in a container NVML may show none. A card
     asked for by name, or standing in, stays.

@@ -131,7 +131,7 @@ class DeviceClock:
 
 
 def watch_device(session: Session, thread: int) -> None:
-    """Record the device copies and waits of thread `own`."""
+    """Record the device copies and waits of one thread, which is the loop's."""
     tensor, cuda = session.torch.Tensor, session.torch.cuda
 
     def is_left_alone() -> bool:

@@ -118,7 +118,7 @@ def relative_name(path: str, root: str) -> str:
 
 
 def read_file(path: Path, name: str) -> list[ResultFile]:
-    """Read `path` in the format of the name `shown`; none if unreadable."""
+    """Read `path` in the format that `name` ends with; none if unreadable."""
     reader = FORMATS.get(Path(name).suffix.lower(), _digested)
     size = path.stat().st_size
     try:
