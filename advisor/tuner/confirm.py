@@ -82,13 +82,17 @@ def confirm(state: TunerState, share_s: float | None = None) -> Stage:
 
 
 def most_rounds(state: TunerState, base: Candidate, *, again: bool) -> int:
-    """Rounds that leave time for gated knobs, which gain most on a busy card."""
-    if base.changes or not (
-        state.context.consents and state.tunable("precision", "timesteps")
-    ):
+    """Rounds that leave time for what may gain most and comes later.
+
+    These are precision and sampling steps on a busy card, and items of like length in a text.
+    """
+    gated = state.context.consents and state.tunable("precision", "timesteps")
+    grouping = state.pads and state.tunable("length_grouping")
+    if base.changes or not (gated or grouping):
         return MOST_ROUNDS
-    half = int(state.remaining_s / 2 / max(state.round_s, 1e-9))
-    return 0 if again else max(MOST_RESERVED, half)
+    if again:  # a suggestion is worth no open proof
+        return 0 if gated else MOST_ROUNDS
+    return max(MOST_RESERVED, int(state.remaining_s / 2 / max(state.round_s, 1e-9)))
 
 
 class Objection(NamedTuple):

@@ -82,6 +82,8 @@ MIN_STEPS = 8
 """A window with fewer steps tells nothing."""
 MIN_WAIT_SHARE = 0.03
 """Below this share of waiting a loader search cannot pay."""
+WORTH_GROUPING = 0.1
+"""Share of padded positions from which batches of like lengths gain enough for a trial."""
 MAX_TIE = 0.15
 """Widest tie: beyond it the search would see nothing."""
 MOST_RESERVED = 6
@@ -316,6 +318,11 @@ class TunerState:
     def copies(self) -> bool:
         """True if copies to a GPU take time, which pinned memory shortens."""
         return (self.incumbent_run.shares.host_to_device or 0.0) > MIN_WAIT_SHARE
+
+    @property
+    def pads(self) -> bool:
+        """True if padding fills many positions, which items of like length would save."""
+        return (self.incumbent_run.effects.padding_share or 0.0) >= WORTH_GROUPING
 
     @property
     def loader_alone(self) -> dict[int, float]:

@@ -180,8 +180,6 @@ GROUPED: dict[JsonScalar, JsonScalar] = {
     "shuffle": "group_by_length",
 }
 """Words for a way to draw samples, and the one that draws items of like length together."""
-WORTH_GROUPING = 0.1
-"""Share of padded positions from which batches of like lengths gain enough for a trial."""
 
 
 def tune_length_grouping(state: TunerState) -> Stage:
@@ -198,7 +196,7 @@ def tune_length_grouping(state: TunerState) -> Stage:
             value = as_written(knob, True) if knob.value in (False, 0) else None
         if value is None:
             continue
-        if padded is None or padded < WORTH_GROUPING:
+        if not state.pads:
             share = "was not seen" if padded is None else f"fills {numbers.percent(padded)}"
             reason = f"Padding of batches {share}, so items of like length gain little."
             state = state.set_verdict(knob, "no-need", reason)
@@ -210,7 +208,7 @@ def tune_length_grouping(state: TunerState) -> Stage:
             reason = f"{wasted}; `{value}` saves most of that work. {verdict.reason}"
             state = state.set_verdict(knob, verdict.cause, reason)
     for knob in state.tunable("packing"):
-        if padded is not None and padded >= WORTH_GROUPING and knob.value in (False, 0):
+        if state.pads and knob.value in (False, 0):
             reason = (
                 f"Padding fills {numbers.percent(padded)} of the positions; this fills them with "
                 "further texts. It changes what an update sees, so it was not tried."

@@ -59,6 +59,24 @@ def test_a_budget_without_room_for_it_says_what_it_saves(tmp_path) -> None:
     assert decision.reason.startswith("Padding fills 46 % of the positions; `True` saves most")
 
 
+def test_the_proof_of_a_small_gain_leaves_time_for_items_of_like_length(tmp_path) -> None:
+    """A batch that gains 5 % took all rounds that its noise asks for."""
+    engine = on_formula(
+        process_s=6.0,
+        load_s=1e-6,
+        launch_s=0.0025,
+        unit_s=0.01,
+        noise=0.02,
+        seed=3,
+        step_kind="optimizer step",
+        flags={"group_by_length": 1.4},
+        observed={"trains": "optimizer", "padding_share": 0.46},
+    )
+    search = formula_search(tmp_path, engine, TEXT, budget_s=240.0)
+    assert search.state.confirmations
+    assert search.decisions["group_by_length"].outcome == "advised"
+
+
 def test_packing_is_named_where_padding_fills_the_batches_and_never_tried(tmp_path) -> None:
     """It joins texts: what an update sees is another thing, and the user's to decide."""
     engine = on_formula(
