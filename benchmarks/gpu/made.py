@@ -1,6 +1,6 @@
 """What is told of twenty programs over made cards, beside what those cards did.
 
-    python -m benchmarks.gpu.made [--cards rtx-3090 ...] ["PROGRAM WORDS" ...]
+    python -m benchmarks.gpu.made ["PROGRAM WORDS" ...] [--cards rtx-3090 ...]
 
 It needs torch's CUDA build (`python -m tests.fakegpu install`). No figure is a real card's: the
 share told is held against the truth of the same card, the rate against the program's own events.

@@ -26,8 +26,9 @@ from tests.fakegpu import building
 VENV = Path(os.environ.get("CUDA_BUILD_VENV", Path(__file__).resolve().parents[2] / ".venv-cuda"))
 """Virtual environment with torch's CUDA build; `install` makes it."""
 PYTHON = VENV / "bin" / "python"
-ENGINES = ("compute", "to_device", "to_host")
+ENGINES = ("compute", "to_device", "to_host", "exchange")
 CARDS_MOST, PROCESSES_MOST, BUCKETS = 8, 64, 1 << 17
+ROOMS, TURNS, LETTER = 16, 4, 1 << 16
 BUCKET_S = 0.01
 """As `src/device.h` has them: the truth is kept in parts of 10 ms."""
 
@@ -59,10 +60,32 @@ class _Card(ctypes.Structure):
     )
 
 
+class _Turn(ctypes.Structure):
+    """An exchange in a `meeting_room` of src/device.h."""
+
+    _fields_ = (
+        ("number", ctypes.c_int64 * CARDS_MOST),
+        ("ready", ctypes.c_int64 * CARDS_MOST),
+        ("letter", (ctypes.c_char * LETTER) * CARDS_MOST),
+    )
+
+
+class _Room(ctypes.Structure):
+    """`meeting_room` of src/device.h."""
+
+    _fields_ = (("id", ctypes.c_uint64), ("present", ctypes.c_int), ("turns", _Turn * TURNS))
+
+
 class _State(ctypes.Structure):
     """`shared_state` of src/device.h."""
 
-    _fields_ = (("begun", ctypes.c_int64), ("cards", _Card * CARDS_MOST))
+    _fields_ = (
+        ("begun", ctypes.c_int64),
+        ("cards", _Card * CARDS_MOST),
+        ("choosing", ctypes.c_int),
+        ("rooms_taken", ctypes.c_int),
+        ("rooms", _Room * ROOMS),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,10 @@ SONAMES = (
 """Of what is replaced. The wheels' own RPATH wins over LD_LIBRARY_PATH, but a library that is
 already loaded under the wanted SONAME is taken before any search: so one small library for each
 name is preloaded, and nothing in the environment is touched."""
-HEADERS = ("nvidia/cu13/include", "nvidia/cudnn/include", "triton/backends/nvidia/include")
+HEADERS = (
+    "nvidia/cu13/include", "nvidia/cudnn/include", "nvidia/nccl/include",
+    "triton/backends/nvidia/include",
+)  # fmt: skip
 COMPILE = ("gcc", "-O2", "-g", "-std=gnu11", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra")
 STUBS = """\
 #include <stddef.h>
@@ -66,7 +69,7 @@ def _build(venv: Path, out: Path) -> None:
         _run(*compiler, "-c", str(source), "-o", objects[-1])
     library = out / "libfakegpu.so"
     name = "-Wl,-soname,libfakegpu.so"
-    link = ("gcc", "-shared", "-o", str(library), *objects, name, "-ldl", "-lpthread")
+    link = ("gcc", "-shared", "-o", str(library), *objects, name, "-ldl", "-lm", "-lpthread")
     _run(*link)
     own = _symbols("--defined-only", library)
     torch = [*(site / "torch/lib").glob("lib*.so"), *site.glob("torchvision/*.so")]

@@ -1,6 +1,6 @@
 """Programs of torch's CUDA build over simulated cards, measured as users' programs are."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +32,10 @@ def measured(tmp_path: Path, request: pytest.FixtureRequest) -> Measure:
         program: str,
         *words: str,
         cards: tuple[str, ...] = ("rtx-3090",),
-        full_gib: float = 0.0,
+        card: Mapping[str, float] | None = None,
         **how: Any,
     ) -> Measured:
-        shown = Cards(*cards, full_gib=full_gib)
+        shown = Cards(*cards, **(card or {}))
         request.addfinalizer(lambda: shown.__exit__())
         folder = tmp_path / f"trial-{len(list(tmp_path.iterdir()))}"
         return measuring.measure(folder, shown, program, *words, **how)

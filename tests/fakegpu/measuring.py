@@ -1,5 +1,6 @@
 """Trials of torch's CUDA build over simulated cards, and the cards' own account beside them."""
 
+import itertools
 import json
 import os
 import pickle
@@ -18,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "tests" / "fixtures" / "programs"
 PLAN = MeasurePlan(measure_s=1.5, min_steps=8)
 LIMIT_S = 180.0
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node")
 TWENTY = (
     "plain", "plain --batch 8", "plain --width 256", "matrices", "amp", "bf16", "timed --ms 8",
     "blocking --ms 3 --host 2 --side 256", "prefetched --ms 5", "workers", "slow_store --batch 16",
@@ -46,13 +48,24 @@ class Measured:
         return self.cards.busy_share(engine, self.run.window_start, self.run.window_end, card=card)
 
     def own_rate(self) -> float | None:
-        """Samples a second by the program's own events, inside of the measured window."""
-        run = self.run
-        inside = [e for e in self.own if run.window_start <= e["time"] <= run.window_end]
-        if len(inside) < 3:
+        """Samples a second by the program's own events, over the measured window.
+
+        Its last mark may come before the window's end, since the program ends there.
+        """
+        start = self.run.window_start
+        end = min(self.run.window_end, self.own[-1]["time"] if self.own else 0.0)
+        before, after = self._done_by(start), self._done_by(end)
+        if before is None or after is None or end <= start:
             return None
-        first, last = inside[0], inside[-1]
-        return float((last["done"] - first["done"]) / (last["time"] - first["time"]))
+        return (after - before) / (end - start)
+
+    def _done_by(self, when: float) -> float | None:
+        """Samples done by then, by a straight line between two of the program's marks."""
+        for one, other in itertools.pairwise(self.own):
+            if one["time"] <= when <= other["time"] and one["time"] < other["time"]:
+                passed = (when - one["time"]) / (other["time"] - one["time"])
+                return float(one["done"] + passed * (other["done"] - one["done"]))
+        return None
 
 
 def environment(cards: Cards, **own: str) -> dict[str, str]:
@@ -69,15 +82,17 @@ def measure(
     *words: str,
     plan: MeasurePlan = PLAN,
     env: Mapping[str, str] | None = None,
+    ranks: int = 1,
 ) -> Measured:
-    """Measure a fixture program in one trial below `folder`."""
+    """Measure a fixture program, as one job of several `ranks`, in one trial below `folder`."""
     (folder / "project").mkdir(parents=True)
+    job = (*TORCHRUN, str(ranks)) if ranks > 1 else ()
     trial = Trial(
         id="001",
         purpose="profile",
         label="original",
         candidate=Candidate(),
-        command=(str(fakegpu.PYTHON), str(PROGRAMS / program), *words),
+        command=(str(fakegpu.PYTHON), *job, str(PROGRAMS / program), *words),
         cwd=str(folder / "project"),
         scratch=str(folder),
         env=tuple((env or {}).items()),

@@ -22,10 +22,26 @@ def line(found: Measured, begins: str) -> str:
 
 def test_a_card_that_others_hold_is_the_cause(measured: Measure):
     """The program would fit the empty card: others lead, and no batch is the remedy."""
-    found = measured("cuda_zoo.py", "full", full_gib=22.0).result
+    found = measured("cuda_zoo.py", "full", card={"full_gib": 22.0}).result
     assert found.kind == "gpu-fault"
     assert found.evidence.startswith("others hold 22.0 of 23.7 GiB of the card")
     assert "batch" not in found.next_step
+
+
+def test_a_transform_works_in_memory_of_its_size(measured: Measure):
+    """Pictures of 1.5 MiB a batch: no garbage work size, which would not fit the card."""
+    found = measured("cuda_zoo.py", "spectral")
+    assert 0 < found.run.peak_device_gib < 1
+    assert found.busy() > 0
+
+
+def test_clocks_that_are_held_down_are_told(measured: Measure):
+    """With NVML's reason; a hot card's run is no fair one."""
+    held = {"clock": 0.6, "reasons": 0x40}
+    found = measured("cuda_zoo.py", "timed", "--ms", "20", card=held)
+    assert found.run.telemetry.sm_clock_mhz == pytest.approx(0.6 * 1695, rel=0.01)
+    assert line(found, "The GPU held its clocks down for hardware thermal slowdown")
+    assert found.run.disturbance.disturbed
 
 
 @pytest.mark.parametrize("where", ["copy", "loss", "step"])

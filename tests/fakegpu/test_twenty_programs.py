@@ -6,11 +6,15 @@ what it cannot be is: a card that worked all the time is not waited for.
 """
 
 import itertools
+import re
+from dataclasses import asdict
 
 import pytest
 
-from advisor.model import MeasurePlan
+from advisor.analysis.device_time import REFUTED
+from advisor.model import MeasurePlan, Run
 from advisor.report.bottleneck import diagnose
+from advisor.report.schema import Bottleneck
 from tests.fakegpu.conftest import Measure
 from tests.fakegpu.measuring import TWENTY, Measured
 
@@ -47,3 +51,37 @@ def test_a_program_is_read_as_its_card_saw_it(words, card, measured: Measure) ->
     if busy > BUSY:
         assert sentence.name == "compute", run.shares
     assert (run.peak_mem_gib or 0.0) <= (run.peak_device_gib or 0.0)
+    assert_agrees(run, sentence)
+
+
+@pytest.mark.parametrize(
+    ("words", "settings"),
+    [
+        ("timed --ms 8", {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}),
+        ("timed --ms 8", {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}),
+        ("reduced", {}),
+    ],
+    ids=["expandable segments", "cudaMallocAsync", "reduce-overhead"],
+)
+def test_other_ways_to_allocate_and_to_launch_have_their_own_rate(
+    words, settings, measured: Measure
+) -> None:
+    """The allocator's other backends, and graphs that torch itself captures."""
+    found = measured("cuda_zoo.py", *words.split(), env=settings, plan=PLAN)
+    own = found.own_rate()
+    assert own is not None
+    assert found.run.units_per_s == pytest.approx(own, rel=RATE_OFF + longest_gap(found))
+    assert (found.run.shares.compute or 0.0) <= found.busy() + POINTS
+
+
+def assert_agrees(run: Run, told: Bottleneck) -> None:
+    """Hold the figures of one page against each other: they are of the same window."""
+    assert sum(filter(None, asdict(run.shares).values())) == pytest.approx(1.0, abs=0.01)
+    (card,) = run.cards
+    assert (run.peak_device_gib or 0.0) <= card.total_gib
+    seen_pct = run.telemetry.gpu_util_pct
+    if seen_pct is not None:
+        assert (run.shares.compute or 0.0) <= seen_pct / 100 + REFUTED
+    for text in (told.sentence, *told.evidence):
+        for percent in re.findall(r"([\d.]+) %", text):
+            assert float(percent) <= 100, text

@@ -12,11 +12,11 @@
 
 /* Data sheets: dense rates, tensor cores with float32 sums. */
 static const card_facts KNOWN[] = {
-  {"rtx-3090", "NVIDIA GeForce RTX 3090", 8, 6, 82, 1695, 24.0, 0.31, 936, 25,
+  {"rtx-3090", "NVIDIA GeForce RTX 3090", 8, 6, 82, 1695, 24.0, 0.31, 936, 25, 10,
    {35.6, 35.6, 71.0, 0.556}, 350, 25, 6, 100},
-  {"rtx-4060", "NVIDIA GeForce RTX 4060", 8, 9, 24, 2460, 8.0, 0.25, 272, 12.5,
+  {"rtx-4060", "NVIDIA GeForce RTX 4060", 8, 9, 24, 2460, 8.0, 0.25, 272, 12.5, 5,
    {15.1, 15.1, 30.2, 0.236}, 115, 10, 24, 100},
-  {"h100", "NVIDIA H100 80GB HBM3", 9, 0, 132, 1980, 79.65, 0.46, 3350, 50,
+  {"h100", "NVIDIA H100 80GB HBM3", 9, 0, 132, 1980, 79.65, 0.46, 3350, 50, 360,
    {66.9, 494.0, 989.0, 67.0}, 700, 70, 50, 228},
 };
 
@@ -25,6 +25,9 @@ const card_facts *cards[CARDS];
 shared_state *state;
 ns launch_ns = 3000, context_bytes = 384L << 20;
 static double slower = 1; /* FAKEGPU_SLOWER: a busy host is slow too, and would bound everything */
+double clock_share = 1;   /* FAKEGPU_CLOCK: of its usual clock, as a hot or capped card runs */
+unsigned clock_reasons;   /* FAKEGPU_REASONS: NVML's bits for it */
+int driver_version;       /* FAKEGPU_DRIVER: newest CUDA that the driver knows, 13000 for 13.0 */
 static process_slot *slots[CARDS];
 
 ns now(void) {
@@ -75,6 +78,9 @@ __attribute__((constructor)) void device_start(void) {
       if (!strcmp(name, KNOWN[i].name)) cards[card_count++] = &KNOWN[i];
   launch_ns = (ns)(1000 * number("FAKEGPU_LAUNCH_US", 3));
   slower = number("FAKEGPU_SLOWER", 1);
+  driver_version = (int)number("FAKEGPU_DRIVER", 13000);
+  clock_share = number("FAKEGPU_CLOCK", 1);
+  clock_reasons = (unsigned)number("FAKEGPU_REASONS", 0);
   const char *key = getenv("FAKEGPU_KEY");
   int id = key ? shmget((key_t)strtol(key, NULL, 0), sizeof *state, IPC_CREAT | 0666) : -1;
   state = id < 0 ? NULL : shmat(id, NULL, 0);
@@ -121,24 +127,33 @@ static void note_busy(card_state *c, enum engine e, ns begin, ns end) {
   atomic_fetch_add(&c->busy_ns[e], end - begin);
 }
 
+ns slowed(ns duration) { return (ns)((double)duration * slower); }
+
 ns queue_work(int card, enum engine engine, ns ready, ns duration) {
   card_state *c = &state->cards[card];
-  duration = (ns)((double)duration * slower);
+  duration = slowed(duration);
+  if (engine == COMPUTE) duration = (ns)((double)duration / clock_share);
   int64_t last = atomic_load(&c->end[engine]), begin;
   do begin = last > ready ? last : ready;
   while (!atomic_compare_exchange_weak(&c->end[engine], &last, begin + duration));
-  note_busy(c, engine, begin, begin + duration);
-  if (slots[card]) {
-    atomic_fetch_add(&slots[card]->busy_ns, duration);
-    atomic_store(&slots[card]->last_busy, begin + duration);
-  }
+  note_work(card, engine, begin, begin + duration);
   return begin + duration;
 }
 
-double busy_share(int card, enum engine engine, ns from, ns to) {
+void note_work(int card, enum engine engine, ns begin, ns end) {
+  note_busy(&state->cards[card], engine, begin, end);
+  if (!slots[card]) return;
+  atomic_fetch_add(&slots[card]->busy_ns, end - begin);
+  atomic_store(&slots[card]->last_busy, end);
+}
+
+double at_work(int card, ns from, ns to) {
   int64_t sum = 0, first = from / BUCKET_NS, last = to / BUCKET_NS;
-  for (int64_t b = first; b < last; b++)
-    sum += atomic_load(&state->cards[card].busy[engine][b % BUCKETS]);
+  for (int64_t b = first; b < last; b++) {
+    int32_t computed = atomic_load(&state->cards[card].busy[COMPUTE][b % BUCKETS]);
+    int32_t exchanged = atomic_load(&state->cards[card].busy[EXCHANGE][b % BUCKETS]);
+    sum += computed > exchanged ? computed : exchanged;
+  }
   return last > first ? (double)sum / ((double)(last - first) * BUCKET_NS) : 0.0;
 }
 
