@@ -89,8 +89,14 @@ DEVICE = _row(
     "gpu-fault",
     r"(?i:uncorrectable (?:ECC|NVLink) error|GPU has fallen off the bus|GPU is lost)",
     r"(?i:CUDA-capable device(?:s|\(s\)) (?:is/)?are busy or unavailable)",
-    r"(?i:no CUDA-capable device is detected|driver version is insufficient)",
-    r"(?i:driver on your system is too old|no kernel image is available for execution)",
+    r"(?i:no CUDA-capable device is detected|no kernel image is available for execution)",
+)
+
+OLD_DRIVER = _row(
+    "gpu-fault",
+    r"(?i:driver on your system is too old|driver version is insufficient)",
+    next_step="The driver is older than the CUDA of this torch: update the driver, or install a "
+    "torch that was built for an older CUDA.",
 )
 
 KILLED = _row(
@@ -498,7 +504,7 @@ def _cause(
     searched = [*raised, *printed[::-1]] if alone else own
     stepped = bool(ending.steps) or any(problem.where == "step" for problem in problems)
     found = (
-        _matched((*OUT_OF_MEMORY, DEVICE), searched)
+        _matched((*OUT_OF_MEMORY, OLD_DRIVER, DEVICE), searched)
         or _killed(ending, searched)
         or (
             None

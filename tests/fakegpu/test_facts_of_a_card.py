@@ -28,6 +28,13 @@ def test_a_card_that_others_hold_is_the_cause(measured: Measure):
     assert "batch" not in found.next_step
 
 
+def test_a_driver_older_than_torchs_cuda_is_named(measured: Measure):
+    """The card itself is fine."""
+    found = measured("cuda_zoo.py", "plain", card={"driver": 12040}).result
+    assert found.kind == "gpu-fault"
+    assert found.next_step.startswith("The driver is older than the CUDA of this torch")
+
+
 def test_a_transform_works_in_memory_of_its_size(measured: Measure):
     """Pictures of 1.5 MiB a batch: no garbage work size, which would not fit the card."""
     found = measured("cuda_zoo.py", "spectral")

@@ -258,6 +258,7 @@ RAISED = {
     "ModuleNotFoundError: No module named 'apex'": "crash-import",
     "CudaError: no kernel image is available for execution on the device": "gpu-fault",
     "RuntimeError: CUDA error: uncorrectable ECC error encountered": "gpu-fault",
+    "RuntimeError: The NVIDIA driver on your system is too old (found version 12040).": "gpu-fault",
 }  # fmt: skip
 HAPPENED = """\
 RuntimeError: CUDA out of memory, skipping the batch
