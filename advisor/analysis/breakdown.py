@@ -19,6 +19,8 @@ from advisor.model import TRAINING_STEPS, NetworkStage, RunPhase, Shares, SyncPo
 
 MOST_POINTS = 8
 """Waiting lines told at most, the costliest ones."""
+FEWEST_STEPS = 5
+"""Recorded steps whose mean length tells that of the others."""
 RARE = 0.01
 """Fewer calls a step are none of the loop's."""
 
@@ -50,10 +52,49 @@ def shares(log: EventLog, window: Window, stretch: Span, clock: DeviceClock) -> 
         busy = events.merged([*log.passes, *log.updates, *log.calls])
         compute, other = events.split(watched, busy)
         parts = {"compute": compute, "other": events.seconds(other)}
+    if clock.marks:
+        parts = _of_window(
+            parts, window, _recorded_steps(log, series, stretch, clock), rest
+        )
     total = sum(parts.values())
     if total > 0:
         seconds_by_kind.update({name: rest * part / total for name, part in parts.items()})
     return Shares(**{name: part / window.seconds for name, part in seconds_by_kind.items()})
+
+
+def _recorded_steps(
+    log: EventLog, series: StepSeries, stretch: Span, clock: DeviceClock
+) -> float | None:
+    """Steps that the device did in the recorded stretch; None where too few tell their length.
+
+    By its own clock: the host runs ahead at first, and queues more steps than are done.
+    """
+    done = [(clock.done(bound), number) for number, bound in enumerate(series.bounds)]
+    inside = [each for each in done if stretch.start <= each[0] <= stretch.end]
+    if len(inside) <= FEWEST_STEPS:
+        return None
+    (start, first), (end, last) = inside[0], inside[-1]
+    off_s = [series.bounds[number] - series.clock[number] for number in (first, last)]
+    step_s = (end - start - (off_s[1] - off_s[0])) / (last - first)
+    watched = events.without([stretch], events.merged([*series.aside, *log.saves]))
+    return events.seconds(watched) / step_s if step_s > 0 else None
+
+
+def _of_window(
+    parts: dict[str, float], window: Window, recorded: float | None, rest: float
+) -> dict[str, float]:
+    """Seconds of the recorded `parts`, with the computing of as many steps as the window has.
+
+    A device takes the same time for a step whatever the host does meanwhile. So where steps of
+    the window are slower than the `recorded` ones, beside load, the rest of each is idle; where
+    they are quicker, as hooks are out, less of each is. `rest`: seconds that all parts have there.
+    """
+    idle = sum(parts.values()) - parts["compute"]
+    if recorded is None or idle <= 0:
+        return parts
+    computed_s = min(rest, parts["compute"] * window.count / recorded)
+    found = {name: (rest - computed_s) * part / idle for name, part in parts.items()}
+    return {**found, "compute": computed_s}
 
 
 def _idle_waits_s(

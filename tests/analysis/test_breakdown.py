@@ -241,6 +241,24 @@ def test_a_device_that_works_while_the_host_loads_is_not_waited_for() -> None:
     assert shares.data_wait == pytest.approx(0.0, abs=0.01)
 
 
+@pytest.mark.parametrize(("step_s", "compute"), [(0.1, 0.6), (0.15, 0.4), (0.08, 0.75)])
+def test_a_step_keeps_a_device_as_long_where_it_is_only_counted(step_s, compute) -> None:
+    """Of recorded steps of 100 ms it works in 60, and does so of slower and quicker ones."""
+    log, marks, now = log_with(), [], 0.0
+    for step in range(60):
+        lasts_s = 0.1 if step < 20 else step_s
+        fetch(log, now, now + 0.001, 0, 4.0)
+        call(log, now + 0.001, now + 0.002, 4.0)
+        if step < 20:
+            marks.append(DeviceMark(now + 0.002, now + 0.062))
+        now += lasts_s
+        update(log, now - 0.001, now)
+    window, clock = Window(detected(log), 25, 55), DeviceClock(marks)
+    found = breakdown.shares(log, window, Span(0.2, 2.0), clock)
+    assert found.compute == pytest.approx(compute, abs=0.02)
+    assert sum(filter(None, asdict(found).values())) == pytest.approx(1)
+
+
 def test_a_copy_that_the_device_makes_itself_is_no_compute() -> None:
     """Queued without a wait, it takes 20 ms of each 50 ms that the device was busy."""
     log = EventLog(device_copies=[Span(0.1 * n, 0.1 * n + 0.02) for n in range(10)])
