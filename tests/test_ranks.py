@@ -9,7 +9,7 @@ import pytest
 
 from advisor.commands.compare import cause, counts_of, with_ranks
 from advisor.errors import UsageError
-from advisor.model import Disturbance
+from advisor.model import Disturbance, Shares
 from tests.runs import a_run
 
 PROGRAM = """\
@@ -68,7 +68,9 @@ def test_a_cause_is_cpus_data_or_the_exchange() -> None:
         [one], [replace(two, disturbance=Disturbance(own_cpus=1.9))], 2
     )
     assert "waited for data 80 %" in cause([one], [replace(two, wait_share=0.8)], 8)
-    assert "wait for each other" in cause([one], [replace(two, wait_share=0.3)], 8)
+    assert "wait for each other:" in cause([one], [replace(two, wait_share=0.3)], 8)
+    timed = replace(two, wait_share=0.3, shares=Shares(exchange=0.4))
+    assert "wait for each other 40 % of the time" in cause([one], [timed], 8)
 
 
 @pytest.mark.slow

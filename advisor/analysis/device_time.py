@@ -93,8 +93,9 @@ def seconds(
 ) -> dict[str, float]:
     """Device seconds of `within`, by kind of work; the `fetches` lie outside of it.
 
-    compute: the device worked. host_to_device: it copied, or idled while the host
-    copied. launch, other: it idled while the host queued kernels, ran other code.
+    compute: the device worked. exchange: it waited for other ranks, where that was timed.
+    host_to_device: it copied, or idled while the host copied.
+    launch, other: it idled while the host queued kernels, ran other code.
     sync: the idle time that would go if the host never waited, and so queued ahead.
     A moment that several kinds claim goes to the first of them in this order.
     """
@@ -107,9 +108,12 @@ def seconds(
     copied = events.merged(log.device_copies)
     behind = [span for alike in _equal_calls(log, fetches) for span in clock.worked(alike)]
     waited = map(clock.waited, waits)
-    busy = events.without(events.merged([*clock.marks, *behind, *waited]), copied)
+    exchanges = events.merged(log.exchanges)
+    known = events.merged([*copied, *exchanges])
+    busy = events.without(events.merged([*clock.marks, *behind, *waited]), known)
     copies = events.merged([*log.copies, *copied])
-    kinds = {"compute": busy, "host_to_device": copies, "launch": calls}
+    kinds = {"compute": busy, **({"exchange": exchanges} if exchanges else {})}
+    kinds |= {"host_to_device": copies, "launch": calls}
     seconds_by_kind: dict[str, float] = {}
     left = within
     for name, taken in kinds.items():
@@ -168,7 +172,8 @@ def _move_lost_to_waits(
     """
     waited = sum(delays.values())
     idle = {name: seconds_by_kind[name] for name in ("launch", "other")}
-    lost = min(total - max(seconds_by_kind["compute"], total - waited), sum(idle.values()))
+    worked = seconds_by_kind["compute"] + seconds_by_kind.get("exchange", 0.0)
+    lost = min(total - max(worked, total - waited), sum(idle.values()))
     seconds_by_kind["sync"] = 0.0
     if waited < ASKED * total or lost <= 0:
         return

@@ -241,6 +241,8 @@ class EventLog:
     marks: list[DeviceMark] = field(default_factory=list)
     device_copies: list[Span] = field(default_factory=list)
     """Copies to the device, as the device did them."""
+    exchanges: list[Span] = field(default_factory=list)
+    """From the end of a device's own work to the end of an exchange with other ranks."""
     hooks: list[HookChange] = field(default_factory=list)
     spent: list[ProbeTime] = field(default_factory=list)
     loaders: dict[int, LoaderFacts] = field(default_factory=dict)
@@ -334,6 +336,7 @@ READERS: dict[str, tuple[str, type[Any]]] = {
     "save": ("saves", Span),
     "mark": ("marks", DeviceMark),
     "device_copy": ("device_copies", Span),
+    "exchange": ("exchanges", Span),
     "hooks": ("hooks", HookChange),
     "spent": ("spent", ProbeTime),
 }

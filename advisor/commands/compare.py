@@ -667,9 +667,13 @@ def cause(first: Sequence[Run], runs: Sequence[Run], cpus: int) -> str:
     if median(map(_wait_s, runs)) - median(map(_wait_s, first)) > MOST_LOST * lost:
         share = numbers.percent(median(run.wait_share or 0.0 for run in runs))
         return f"the ranks waited for data {share} of the time: faster storage, or more workers"
+    waits = [run.shares.exchange for run in runs if run.shares.exchange is not None]
+    share = (
+        f" {numbers.percent(median(waits))} of the time" if len(waits) == len(runs) else ""
+    )
     return (
-        "data and CPUs were free, so the ranks wait for each other: a larger batch for each rank, "
-        "or gradients exchanged less often"
+        f"data and CPUs were free, so the ranks wait for each other{share}: a larger batch for "
+        "each rank, or gradients exchanged less often"
     )
 
 

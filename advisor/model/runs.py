@@ -232,6 +232,9 @@ class Shares:
     """A device had only the kernels the host was just launching."""
     sync: float | None = None
     """A device was idle as the host had waited instead of queueing ahead."""
+    exchange: float | None = None
+    """A device was through with its own work, and waited for other ranks or exchanged numbers
+    with them. None where that was not timed: one rank, or ranks on CPUs."""
     other: float | None = None
     """Host code between the calls above; beside a device, with nothing queued."""
     saving: float | None = None
@@ -239,11 +242,12 @@ class Shares:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Straggler:
-    """Rank that works longest outside backward passes."""
+    """Rank that works longest of a step, without waiting for others."""
 
     rank: int
     own_ms: float
-    """Its time in a step outside backward passes."""
+    """Its own time in a step: on a card without the exchange, on CPUs without backward passes, in
+    which ranks wait for each other."""
     others_ms: float
     """Median of the other ranks."""
     part: str

@@ -15,7 +15,7 @@ import threading
 from collections import Counter, deque
 from typing import Any, Callable
 
-from . import call_sites, module_facts
+from . import call_sites, exchanges, module_facts
 from .clocks import clock
 from .recorder import STEPS
 from .session import Session
@@ -47,8 +47,9 @@ class DeviceClock:
         self._marked: dict[Any, float] = {}
         """Host time of the latest mark by source."""
         self._pending: deque[tuple[float, Any, Any, Any]] = deque()
-        """Marks that the device may not have passed, in order of queueing: host time, event, event
-        before a copy or None, and an event of the log whose numbers the device has yet to copy."""
+        """Marks that the device may not have passed, in order of queueing: host time, event, kind
+        and first event of a copy or an exchange that ends there or None, and an event of the log
+        whose numbers the device has yet to copy."""
         self._done = float("-inf")
         self._base, self._passed = self._compared()
 
@@ -86,7 +87,8 @@ class DeviceClock:
         return bool(self._cuda.current_stream(self.card) != self._stream)
 
     def queue(self, host: float, before: Any = None, numbers: Any = None) -> None:
-        """Await the work queued by `host`: a copy after `before`, or `numbers` for the log."""
+        """Await the work queued by `host`: the end of a stretch whose kind and first event `before`
+        has, or `numbers` for the log."""
         self._pending.append((host, self.event(), before, numbers))
 
     def poll(self) -> None:
@@ -96,7 +98,8 @@ class DeviceClock:
             host, event, before, numbers = self._pending.popleft()
             done = self._at(event)
             if before is not None:
-                add(("device_copy", self._at(before), done))
+                kind, first = before
+                add((kind, self._at(first), done))
                 continue
             self._done = max(done, host, self._done)
             add(("mark", host, self._done))
@@ -133,6 +136,7 @@ class DeviceClock:
 def watch_device(session: Session, thread: int) -> None:
     """Record the device copies and waits of one thread, which is the loop's."""
     tensor, cuda = session.torch.Tensor, session.torch.cuda
+    exchanges.watch_collectives(session, thread)
 
     def is_left_alone() -> bool:
         return session.counting or session.reading or threading.get_ident() != thread
@@ -167,7 +171,7 @@ def watch_device(session: Session, thread: int) -> None:
                 _waited(session, start, name)
             elif event is not None and moved.is_cuda:
                 session.recorder.add(("copy", start, clock()))
-                device.queue(clock(), event)
+                device.queue(clock(), ("device_copy", event))
             return moved
 
         return move

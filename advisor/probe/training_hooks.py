@@ -7,7 +7,7 @@ import sys
 import threading
 from typing import Any
 
-from . import copied_weights, work_facts
+from . import copied_weights, exchanges, work_facts
 from .clocks import clock
 from .module_hooks import compiling_of
 from .session import Session
@@ -38,6 +38,8 @@ def backwards(torch: Any, session: Session) -> None:
         session.attempt(copied_weights.look, session)
         session.entrance.used_by(session.thread, threading.get_ident())
         outermost = session.entrance.occupy()  # checkpointing calls modules again
+        exchange = exchanges.BackwardExchange(session)
+        session.attempt(exchange.open, tensors)
         enter = clock()
         session.spent_s += enter - begun
         try:
@@ -52,6 +54,7 @@ def backwards(torch: Any, session: Session) -> None:
             return result
         end = clock()
         session.recorder.add(("backward", enter, end))
+        session.attempt(exchange.close, end)
         if session.device is not None:
             session.attempt(session.device.mark, end, "backward")
         _may_end_step(session, "backward", end)

@@ -46,6 +46,10 @@ PARTS = {
     "sync": TimePart(
         "synchronisation with the GPU", "fewer `.item()`, `.cpu()` and prints"
     ),
+    "exchange": TimePart(
+        "waiting for other ranks and exchanging with them",
+        "a larger batch a rank, or an exchange only at updates (`no_sync`)",
+    ),
     "compute": TimePart("compute", "a larger batch, a lower precision or compilation"),
     "other": TimePart(
         "host code between steps", "fewer conversions and prints, or worker processes"
@@ -53,7 +57,7 @@ PARTS = {
     "saving": TimePart("saving", "rarer or asynchronous checkpoints"),
 }
 """Words for each field of Shares."""
-IDLE = ("data_wait", "host_to_device", "launch", "sync", "other")
+IDLE = ("data_wait", "host_to_device", "launch", "sync", "exchange", "other")
 """Fields of Shares in which a GPU had too little to do."""
 
 
@@ -222,7 +226,8 @@ def _driver_saw(runs: Sequence[Run]) -> str:
         lambda run: (run.telemetry.gpu_util_pct or 0.0) / 100,
         numbers.percent,
     )
-    return f" NVML saw it at work in {seen}."
+    several = runs[0].ranks > 1  # its figure is of all cards, the shares are of one rank's
+    return f" NVML saw {'the cards' if several else 'it'} at work in {seen}."
 
 
 def _waiting_too(runs: Sequence[Run], run: Run, *, more_workers: bool) -> str:
@@ -269,7 +274,9 @@ def _step(run: Run) -> Iterator[str]:
         least = f"{member(run).capitalize()} {rates.index(min(rates))} does the least work"
         yield f"{least}: {min(rates) / max(rates):.0%} of the rate of the one that does most."
     if late := run.straggler:
-        took = f"{_milliseconds(late.own_ms)} of a step outside of its backward pass"
+        on_card = run.shares.exchange is not None
+        own = "without the exchange" if on_card else "outside of its backward pass"
+        took = f"{_milliseconds(late.own_ms)} of a step {own}"
         yield (
             f"Rank {late.rank} holds the others up: {took}, {_milliseconds(late.others_ms)} on the "
             f"others. Most of that is {part_name(run, late.part)}. The shares are its own."

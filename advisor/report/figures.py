@@ -27,6 +27,7 @@ BARS = {
     "host_to_device": ("none", "xx"),
     "launch": (INK, ".."),
     "sync": (BLUE, "--"),
+    "exchange": (BAD, "++"),
     "saving": ("none", ""),
 }
 """Colour and hatch of each part of the time, which differ in grey, too."""

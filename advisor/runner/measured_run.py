@@ -170,8 +170,8 @@ def probed_run(processes: Sequence[ProcessRecord]) -> Run | None:
 def _straggler(ranks: Sequence[Rank]) -> Straggler | None:
     """Rank that others await at the end of each backward pass.
 
-    Ranks that update together have steps of equal length. The one with most time outside
-    backward passes comes last and need not wait.
+    Ranks that update together have steps of equal length. The one with most time of its own
+    comes last and need not wait.
     """
     parts = [_parts_ms(rank) for rank in ranks if rank.record.together]
     if len(parts) < max(2, ranks[0].record.world_size) or not all(parts):
@@ -191,12 +191,18 @@ def _straggler(ranks: Sequence[Rank]) -> Straggler | None:
 
 
 def _parts_ms(rank: Rank) -> dict[str, float]:
-    """Milliseconds of a step by part, backward passes left out; empty if unknown."""
+    """Milliseconds of a step by part, without waiting for other ranks; empty if unknown.
+
+    On a card that waiting is a part of its own. On CPUs it lies in the backward passes, which are
+    left out.
+    """
     run = rank.run
     if run.step_ms is None or run.backward_share is None:
         return {}
     found = {name: share or 0.0 for name, share in asdict(run.shares).items()}
-    found["compute"] = max(0.0, found["compute"] - run.backward_share)
+    del found["exchange"]
+    if run.shares.exchange is None:
+        found["compute"] = max(0.0, found["compute"] - run.backward_share)
     return {name: share * run.step_ms for name, share in found.items()}
 
 

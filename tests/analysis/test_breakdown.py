@@ -259,6 +259,15 @@ def test_a_step_keeps_a_device_as_long_where_it_is_only_counted(step_s, compute)
     assert sum(filter(None, asdict(found).values())) == pytest.approx(1)
 
 
+def test_what_a_device_waits_for_other_ranks_is_an_exchange() -> None:
+    """Its own work of a step ends after 30 of 100 ms, and the stream goes on after 90."""
+    log = EventLog(exchanges=[Span(0.1 * n + 0.03, 0.1 * n + 0.09) for n in range(10)])
+    marks = [DeviceMark(0.1 * n, 0.1 * n + 0.09) for n in range(10)]
+    found = seconds(log, [], DeviceClock(marks), [Span(0.0, 1.0)])
+    assert found["compute"] == pytest.approx(0.3)
+    assert found["exchange"] == pytest.approx(0.6)
+
+
 def test_a_copy_that_the_device_makes_itself_is_no_compute() -> None:
     """Queued without a wait, it takes 20 ms of each 50 ms that the device was busy."""
     log = EventLog(device_copies=[Span(0.1 * n, 0.1 * n + 0.02) for n in range(10)])

@@ -121,6 +121,23 @@ def test_a_straggler_speaks_for_the_shares() -> None:
     assert run_of(waits[0], late).straggler is None, "what the third rank did is not known"
 
 
+def test_a_straggler_on_cards_is_who_waits_least_for_the_exchange() -> None:
+    """Hosts do not wait in their backward passes: the cards do, and that is timed."""
+
+    def rank(number: int, **shares: float) -> ProcessRecord:
+        seen = {"backward_share": 0.02, "shares": Shares(**shares), "step_ms": 100.0}
+        return process(9 - number, 10.0, measured=seen, rank=number, world_size=2, ppid=number)
+
+    waits = rank(0, compute=0.3, exchange=0.6, other=0.1)
+    late = rank(1, compute=0.3, exchange=0.05, other=0.65)
+    run = run_of(waits, late)
+    assert run.straggler is not None
+    assert (run.straggler.rank, run.straggler.part) == (1, "other")
+    assert (run.straggler.own_ms, run.straggler.others_ms) == pytest.approx((95.0, 40.0))
+    alike = rank(1, compute=0.3, exchange=0.6, other=0.1)
+    assert run_of(waits, alike).straggler is None
+
+
 @pytest.mark.parametrize(("collectives", "batch"), [(None, 16.0), (10, 16.0), (4, None)])
 def test_ranks_that_exchange_nothing_update_alone(collectives, batch) -> None:
     """A process group is there, and none of its calls at an update."""
