@@ -63,7 +63,7 @@ def test_what_is_no_secret_stays() -> None:
 
 @settings(deadline=None)
 @given(st.floats(allow_nan=False) | st.integers())
-def test_numbers_stay(number) -> None:
+def test_a_number_is_no_secret_whatever_stands_before_it(number) -> None:
     for text in (f"loss {number}", f"token: {number}", f"steps={number}"):
         assert mask_text(text) == text
 

@@ -27,12 +27,19 @@ NO_DURATIONS = (
 )
 
 
-def test_durations_and_shares() -> None:
+def test_a_duration_is_read_in_seconds() -> None:
     assert {text: parse_duration_s(text) for text in DURATIONS} == DURATIONS
-    for text in NO_DURATIONS:
-        with pytest.raises(ValueError, match="write 90s, 10m, 3m30s or 1h"):
-            parse_duration_s(text)
-    assert [parse_share(text) for text in ("5%", "0.05", 0.1)] == [0.05, 0.05, 0.1]
+
+
+@pytest.mark.parametrize("text", NO_DURATIONS)
+def test_what_is_no_duration_is_refused_with_the_ways_to_write_one(text) -> None:
+    with pytest.raises(ValueError, match="write 90s, 10m, 3m30s or 1h"):
+        parse_duration_s(text)
+
+
+@pytest.mark.parametrize(("text", "share"), [("5%", 0.05), ("0.05", 0.05), (0.1, 0.1)])
+def test_a_share_is_read_as_percent_or_fraction(text, share) -> None:
+    assert parse_share(text) == share
 
 
 def write(tmp_path: Path, text: str, name: str = settings.FILE_NAME) -> Path:

@@ -116,7 +116,7 @@ MASK = torch.tensor([[1, 1, *[0] * 6], [1] * 8])
     ],
     ids=["mask", "mapping of its own", "lengths", "fractions", "refuses", "no mapping", "labels"],
 )
-def test_padding(batch, padded) -> None:
+def test_a_mask_or_lengths_tell_the_padding(batch, padded) -> None:
     """By a mask of whole numbers, or by lengths of which the longest is the width."""
     found = {"rows": 0, "positions": 0, "padded": 0}
     assert note_padding(found, batch) is (padded is not None)

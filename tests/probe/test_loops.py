@@ -19,7 +19,7 @@ def close(value: float, truth: float) -> bool:
     return value == pytest.approx(truth, rel=WITHIN)
 
 
-def test_plain_training(tmp_path) -> None:
+def test_a_training_is_counted_by_updates_and_their_batches(tmp_path) -> None:
     """A step is an optimizer step; its units are the loader batch's items."""
     outcome = python(tmp_path, "ok_train.py")
     reading = outcome.measured
@@ -45,7 +45,7 @@ def test_clocks_that_the_program_patches_move_no_rate(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(("context", "workers"), [("fork", 2), ("forkserver", 1)])
-def test_loader_workers(tmp_path, context, workers) -> None:
+def test_worker_processes_are_counted_and_are_no_ranks(tmp_path, context, workers) -> None:
     """Worker processes are counted, and are no ranks, however they were started."""
     options = ("--workers", str(workers), "--context", context, "--items", "1000000")
     outcome = python(tmp_path, "ok_train.py", *options)
@@ -74,7 +74,7 @@ def test_inference_over_a_loader(tmp_path) -> None:
         (("ok_pipeline.py", "40", "bare"), 40, 1),
     ],
 )
-def test_iterative_samplers(tmp_path, command, rounds, batch) -> None:
+def test_items_of_an_iterative_sampler_are_told_apart(tmp_path, command, rounds, batch) -> None:
     """Items are loader batches, one outer forward, or a timestep that jumps back."""
     outcome = python(tmp_path, *command)
     reading = outcome.measured

@@ -41,7 +41,9 @@ TWO = "optimizers = [torch.optim.Adam(body.parameters()), torch.optim.SGD(head.p
     ],
     ids=["one", "a class of its own", "two at once"],
 )
-def test_optimizers_and_checkpoints(optimizers, call, recomputes, tmp_path) -> None:
+def test_checkpointing_is_seen_whatever_the_optimizers(
+    optimizers, call, recomputes, tmp_path
+) -> None:
     """Checkpointing is seen however it is called."""
     program = PROGRAM.replace("OPTIMIZERS", optimizers).replace("CALL", call)
     effects = in_a_file(tmp_path, program).measured.effects

@@ -85,12 +85,16 @@ def with_batch(record: ProcessRecord, batch: float) -> ProcessRecord:
     return replace(record, measurement=replace(record.measurement, run=run))
 
 
-def test_one_process() -> None:
+def test_a_process_without_a_figure_has_none_and_a_launcher_no_run() -> None:
     """What was not measured is None; a launcher makes no step."""
     run = run_of(process(7, 40.0), process(8, None))
-    assert (run.units_per_s, run.units, run.startup_s) == (40.0, 400.0, 10.0)
+    assert run.units_per_s == 40.0
+    assert run.units == 400.0
+    assert run.startup_s == 10.0
     assert run.peak_mem_gib == 1.5
-    assert (run.losses, run.ranks, run.notes) == ((3.0, 2.0), 1, ())
+    assert run.losses == (3.0, 2.0)
+    assert run.ranks == 1
+    assert run.notes == ()
     assert probed_run([BOOTED, process(7, None)]) is None
 
 
