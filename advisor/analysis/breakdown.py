@@ -70,7 +70,7 @@ def _recorded_steps(
     By its own clock: the host runs ahead at first, and queues more steps than are done.
     """
     done = [(clock.done(bound), number) for number, bound in enumerate(series.bounds)]
-    inside = [each for each in done if stretch.start <= each[0] <= stretch.end]
+    inside = [span for span in done if stretch.start <= span[0] <= stretch.end]
     if len(inside) <= FEWEST_STEPS:
         return None
     (start, first), (end, last) = inside[0], inside[-1]

@@ -109,8 +109,8 @@ def seconds(
     behind = [span for alike in _equal_calls(log, fetches) for span in clock.worked(alike)]
     waited = map(clock.waited, waits)
     exchanges = events.merged(log.exchanges)
-    known = events.merged([*copied, *exchanges])
-    busy = events.without(events.merged([*clock.marks, *behind, *waited]), known)
+    copying = events.merged([*copied, *exchanges])
+    busy = events.without(events.merged([*clock.marks, *behind, *waited]), copying)
     copies = events.merged([*log.copies, *copied])
     kinds = {"compute": busy, **({"exchange": exchanges} if exchanges else {})}
     kinds |= {"host_to_device": copies, "launch": calls}

@@ -410,11 +410,11 @@ def merged(spans: Iterable[Sequence[float]]) -> list[Span]:
 
 def without(spans: Sequence[Span], taken: Sequence[Span]) -> list[Span]:
     """Time of sorted `spans` outside `taken`, whose spans are in order and apart."""
-    starts, ends = [each.start for each in taken], [each.end for each in taken]
+    starts, ends = [span.start for span in taken], [span.end for span in taken]
     outside = []
     for begin, end in spans:
         inside = taken[bisect.bisect_right(ends, begin) : bisect.bisect_left(starts, end)]
-        edges = [begin, *(moment for each in inside for moment in each), end]
+        edges = [begin, *(moment for span in inside for moment in span), end]
         rests = zip(edges[::2], edges[1::2], strict=True)
         outside += [Span(start, until) for start, until in rests if until > start]
     return outside

@@ -156,17 +156,17 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     never = [path for arm in arms for path in arm.asked.paths]
     places = [args.report] if args.report else []
     claimed = files.claim(places, never=never, overwrite=args.overwrite)
-    found = measure(arms, args, started)
-    text = as_table(found)
+    answer = measure(arms, args, started)
+    text = as_table(answer)
     if args.report:
         body = markdown.fenced(masking.mask_text(text))
         names = markdown.text(" against ".join(arm.label for arm in arms))
         page = f"# {names}\n\n{body}\n\n{files.MARKS['.md']}\n"
         claimed.write(args.report, page.encode(errors="replace"))
-    output.show(found, text, as_json=args.json)
-    if found["ruling"]:
-        return referee.EXIT_CODES[found["ruling"]["verdict"]]
-    return EXIT_CODES[found["outcome"]]
+    output.show(answer, text, as_json=args.json)
+    if answer["ruling"]:
+        return referee.EXIT_CODES[answer["ruling"]["verdict"]]
+    return EXIT_CODES[answer["outcome"]]
 
 
 def _gain(text: str) -> float:
@@ -253,8 +253,10 @@ def arms_of(args: argparse.Namespace, command: list[str]) -> list[Arm]:
         raise UsageError(msg)
     template = [_placeholder(word, configs) for word in command]
     labels = [numbers.many(count, "rank") for count in counts] or list(map(str, configs))
-    labels = labels or [masking.mask_text(shlex.join(own)) for own in differing(blocks)]
-    programs: list[tuple[list[Path], list[str]]] = [([each], template) for each in configs]
+    labels = labels or [masking.mask_text(shlex.join(words)) for words in differing(blocks)]
+    programs: list[tuple[list[Path], list[str]]] = [
+        ([config], template) for config in configs
+    ]
     programs = programs or [([], block) for block in blocks]
     known = (settings.load(settings.find(one.parent)).workload_for(one) for one in configs)
     workload = args.workload or next(filter(None, known), None)
@@ -414,13 +416,13 @@ def ranking(variants: Sequence[Mapping[str, Any]], threshold: float) -> str:
         return ""
     best = max(able, key=lambda variant: variant["units_per_s"])
     slower = []
-    for each in sorted(able, key=lambda variant: -variant["units_per_s"]):
-        ratio = best["units_per_s"] / each["units_per_s"]
-        gains = [v["gain"] for v in (best, each) if v["gain"]]
-        reference = variants[0] in (best, each)
+    for variant in sorted(able, key=lambda variant: -variant["units_per_s"]):
+        ratio = best["units_per_s"] / variant["units_per_s"]
+        gains = [v["gain"] for v in (best, variant) if v["gain"]]
+        reference = variants[0] in (best, variant)
         apart = any(gain["low"] > 1 or gain["high"] < 1 for gain in gains)
-        if each is not best and (apart if reference else ratio > 1 + threshold):
-            slower.append(f"{numbers.ratio(ratio)} faster than {each['name']}")
+        if variant is not best and (apart if reference else ratio > 1 + threshold):
+            slower.append(f"{numbers.ratio(ratio)} faster than {variant['name']}")
     if not slower:
         return "No variant is proven faster than another."
     return f"{best['name']} ({best['label']}) ran {', '.join(slower)}."
@@ -552,14 +554,12 @@ def check_quality(arms: Sequence[Arm], executor: Executor) -> None:
             arm.drop("undecided", f"quality not measured: {failure}")
             continue
         judged = judge(measures, list(zip(first, other, strict=True)), "chosen")
-        outside = [each for each in judged if not each.within]
-        for each in outside[:1]:
+        outside = [judgement for judgement in judged if not judgement.within]
+        for judgement in outside[:1]:
             value, limit, before = map(
-                numbers.measure, (each.value, each.limit, each.reference)
+                numbers.measure, (judgement.value, judgement.limit, judgement.reference)
             )
-            reason = (
-                f"{each.measure}: {value}, limit {limit} ({before} in the first variant)"
-            )
+            reason = f"{judgement.measure}: {value}, limit {limit} ({before} in the first variant)"
             arm.drop("worse", reason)
 
 
@@ -598,8 +598,8 @@ def failure_text(failure: Failure) -> str:
     return f"{failure.evidence.rstrip('.')}. {failure.next_step}".strip()
 
 
-def as_table(found: dict[str, Any]) -> str:
-    units, variants = numbers.plural(found["unit"]), found["variants"]
+def as_table(answer: dict[str, Any]) -> str:
+    units, variants = numbers.plural(answer["unit"]), answer["variants"]
     rows = [("", "variant", f"{units}/s", f"1,000 {units}", "memory", "against A")]
     for arm in variants:
         gain = arm["gain"]
@@ -613,13 +613,13 @@ def as_table(found: dict[str, Any]) -> str:
     for arm in variants[1:]:
         reason = f", {arm['reason']}" if arm["reason"] else ""
         lines.append(f"{arm['name']}: {arm['verdict']}{reason}")
-    rounds = numbers.many(found["rounds"], "interleaved round")
+    rounds = numbers.many(answer["rounds"], "interleaved round")
     lines.append(f"{rounds} of fresh processes; brackets are 95 % intervals.")
-    lines += [*found["notes"], "", ranking(variants, found["threshold"])]
-    if found["ruling"]:
+    lines += [*answer["notes"], "", ranking(variants, answer["threshold"])]
+    if answer["ruling"]:
         ruled, share = (
-            found["ruling"]["verdict"],
-            numbers.percent(found["ruling"]["keep_if"]),
+            answer["ruling"]["verdict"],
+            numbers.percent(answer["ruling"]["keep_if"]),
         )
         lines.append(f"{referee.WORDS[ruled]}: B, if {share} or more is worth keeping.")
     return "\n".join(lines).rstrip()

@@ -166,7 +166,9 @@ def watch_device(session: Session, thread: int) -> None:
             start = clock()
             _mark_wait(session, start, waits=was and _names_host(args, kwargs))
             moved = original(it, *args, **kwargs)
-            queued = kwargs.get("non_blocking") or any(each is True for each in args)
+            queued = kwargs.get("non_blocking") or any(
+                argument is True for argument in args
+            )
             if was and not moved.is_cuda and not queued:
                 _waited(session, start, name)
             elif event is not None and moved.is_cuda:

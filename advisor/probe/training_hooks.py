@@ -79,7 +79,7 @@ def asked_for(torch: Any, session: Session) -> None:
         result = original(outputs, inputs, *args, **kwargs)
         end = clock()
         several = inputs if isinstance(inputs, (list, tuple)) else (inputs,)
-        updates = any(isinstance(each, torch.nn.Parameter) for each in several)
+        updates = any(isinstance(value, torch.nn.Parameter) for value in several)
         if updates or len(several) > 1:
             session.entrance.used_by(session.thread, threading.get_ident())
             session.recorder.add(("gradient", enter, end))

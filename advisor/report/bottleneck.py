@@ -129,8 +129,8 @@ def parts_of_time(runs: Sequence[Run]) -> list[str]:
 
 def largest_first(shares: Mapping[str, float | None]) -> list[tuple[str, float]]:
     """Measured parts of the time, the largest first; equal ones in the order of PARTS."""
-    known = [(name, shares.get(name)) for name in PARTS]
-    measured = [(name, share) for name, share in known if share is not None]
+    of_parts = [(name, shares.get(name)) for name in PARTS]
+    measured = [(name, share) for name, share in of_parts if share is not None]
     return sorted(measured, key=lambda part: -part[1])
 
 
@@ -139,10 +139,10 @@ def networks(run: Run) -> list[str]:
     lines = []
     for stage in run.stages:
         calls = f"{numbers.number(stage.calls_per_unit)} calls {numbers.one(run.unit)}"
-        held = f", {numbers.count(stage.batch)} at once" if stage.batch else ""
+        at_once = f", {numbers.count(stage.batch)} at once" if stage.batch else ""
         site = f" at {stage.site}" if stage.site else ""
         lines.append(
-            f"{numbers.percent(stage.share):>7}  {stage.name}{site}: {calls}{held}"
+            f"{numbers.percent(stage.share):>7}  {stage.name}{site}: {calls}{at_once}"
         )
     return lines
 
@@ -172,7 +172,7 @@ def diagnose(
         return None
     run = typical(runs)
     part = bottleneck_part(run)
-    rate = ranged(runs, lambda each: each.units_per_s, numbers.number)
+    rate = ranged(runs, lambda run: run.units_per_s, numbers.number)
     rate = f"{rate} {numbers.plural(run.unit)}/s in {len(runs)} runs"
     forwards = run.effects.forwards_per_unit or 1.0
     if part is None:
@@ -181,7 +181,7 @@ def diagnose(
             f"The parts could not be separated; the whole ran at {rate}.",
         )
     elif part == "compute" and forwards >= SAMPLER_FORWARDS:
-        step = ranged(runs, lambda each: each.step_ms, _milliseconds)
+        step = ranged(runs, lambda run: run.step_ms, _milliseconds)
         batch = numbers.count(run.effects.batch or 1)
         name = "sampling steps"
         text = (
@@ -202,12 +202,12 @@ def diagnose(
 
 def _sentence(runs: Sequence[Run], run: Run, part: str, rate: str) -> str:
     by_events = run.shares.launch is not None
-    least = "at least " if by_events and part == "compute" else ""
+    bound = "at least " if by_events and part == "compute" else ""
     share = ranged(runs, lambda r: part_share(r, part), numbers.percent)
     name = part_name(run, part)
-    text = f"{name[0].upper()}{name[1:]} takes {least}{share} of the time, at {rate}."
+    text = f"{name[0].upper()}{name[1:]} takes {bound}{share} of the time, at {rate}."
     if by_events and part != "compute":
-        worked = ranged(runs, lambda each: each.shares.compute, numbers.percent)
+        worked = ranged(runs, lambda run: run.shares.compute, numbers.percent)
         text += f" The GPU computed during at least {worked}."
     return text + _driver_saw(runs) if by_events else text
 
@@ -264,19 +264,23 @@ def bottleneck_part(run: Run) -> str | None:
 def _step(run: Run) -> Iterator[str]:
     if run.step_ms is not None:
         facts = {"batch": run.effects.batch, "accumulation": run.effects.accumulation}
-        shown = [f"{name} {numbers.count(value)}" for name, value in facts.items() if value]
+        listed = [
+            f"{name} {numbers.count(value)}" for name, value in facts.items() if value
+        ]
         if run.ranks > 1:
-            shown.append(numbers.many(run.ranks, member(run)))
-        beside = f" ({', '.join(shown)})" if shown else ""
+            listed.append(numbers.many(run.ranks, member(run)))
+        beside = f" ({', '.join(listed)})" if listed else ""
         yield f"One {run.step_kind or 'step'} took {_milliseconds(run.step_ms)}{beside}."
     rates = run.rank_units_per_s
     if run.ranks > 1 and rates and min(rates) < max(rates) * (1 - numbers.WORTH_SAYING):
-        least = f"{member(run).capitalize()} {rates.index(min(rates))} does the least work"
-        yield f"{least}: {min(rates) / max(rates):.0%} of the rate of the one that does most."
+        slowest = (
+            f"{member(run).capitalize()} {rates.index(min(rates))} does the least work"
+        )
+        yield f"{slowest}: {min(rates) / max(rates):.0%} of the rate of the one that does most."
     if late := run.straggler:
         on_card = run.shares.exchange is not None
-        own = "without the exchange" if on_card else "outside of its backward pass"
-        took = f"{_milliseconds(late.own_ms)} of a step {own}"
+        left_out = "without the exchange" if on_card else "outside of its backward pass"
+        took = f"{_milliseconds(late.own_ms)} of a step {left_out}"
         yield (
             f"Rank {late.rank} holds the others up: {took}, {_milliseconds(late.others_ms)} on the "
             f"others. Most of that is {part_name(run, late.part)}. The shares are its own."
@@ -303,9 +307,9 @@ def _padding(run: Run) -> str:
 
 def _waste(run: Run) -> Iterator[str]:
     """Numbers read from tensors."""
-    costly = [each for each in run.syncs if _share_of(run, each) >= numbers.WORTH_SAYING]
+    costly = [point for point in run.syncs if _share_of(run, point) >= numbers.WORTH_SAYING]
     if costly:
-        sites = ", ".join(_sync_point(run, each) for each in costly[:MOST_SITES])
+        sites = ", ".join(_sync_point(run, point) for point in costly[:MOST_SITES])
         yield f"The host waits for the GPU at {sites}."
 
 
@@ -329,17 +333,15 @@ def _sync_point(run: Run, point: SyncPoint) -> str:
 def _isolated(runs: Sequence[Run]) -> Iterator[str]:
     """Rates of the loader alone; one slower than the whole bounds nothing."""
     slowest = min(run.units_per_s for run in runs)
-    for workers in [each.workers for each in runs[-1].ceilings]:
+    for workers in [ceiling.workers for ceiling in runs[-1].ceilings]:
         rates = [
             c.units_per_s for run in runs for c in run.ceilings if c.workers == workers
         ]
         if len(rates) == len(runs) and max(rates) >= slowest:
-            shown = " to ".join(
-                dict.fromkeys(map(numbers.number, (min(rates), max(rates))))
-            )
+            span = " to ".join(dict.fromkeys(map(numbers.number, (min(rates), max(rates)))))
             units = numbers.plural(runs[-1].unit)
             many = numbers.many(workers, "worker")
-            yield f"The loader alone, with {many}, did {shown} {units}/s."
+            yield f"The loader alone, with {many}, did {span} {units}/s."
 
 
 def _achieved(run: Run, tflops: float, profile: GpuProfile | None) -> str:
@@ -357,15 +359,15 @@ def _achieved(run: Run, tflops: float, profile: GpuProfile | None) -> str:
         dtype = "tf32" if wide else run.effects.dtype or ""
         counted = {dtype: run.flops.per_step or 0.0}
     rates = {dtype: _rate(profile, dtype) for dtype in counted} if profile else {}
-    known = {dtype: rate for dtype, rate in rates.items() if rate is not None}
-    if profile is None or len(known) < len(counted) or not run.step_ms:
+    known_rates = {dtype: rate for dtype, rate in rates.items() if rate is not None}
+    if profile is None or len(known_rates) < len(counted) or not run.step_ms:
         return f"{plain}."
-    needed_s = sum(counted[dtype] / (rate * 1e12) for dtype, rate in known.items())
+    needed_s = sum(counted[dtype] / (rate * 1e12) for dtype, rate in known_rates.items())
     share = needed_s / (run.step_ms / 1000)
     if share < numbers.WORTH_SAYING:
         return f"{text} less than 1 % of what {profile.title} can, waits included."
-    each = " and ".join(f"{rate:g} at {dtype}" for dtype, rate in known.items())
-    return f"{plain}: {numbers.percent(share)} of what {profile.title} can ({each})."
+    listed = " and ".join(f"{rate:g} at {dtype}" for dtype, rate in known_rates.items())
+    return f"{plain}: {numbers.percent(share)} of what {profile.title} can ({listed})."
 
 
 def _rate(profile: GpuProfile, dtype: str) -> float | None:

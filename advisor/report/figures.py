@@ -59,12 +59,12 @@ class Curve:
 
     def by_batch(self, name: str) -> dict[float, list[float]]:
         """Values of a field of the trials, by batch size."""
-        found: dict[float, list[float]] = {}
+        values: dict[float, list[float]] = {}
         for trial in sorted(self.trials, key=lambda trial: trial.batch or 0.0):
             value = getattr(trial, name)
             if trial.batch and value is not None:
-                found.setdefault(trial.batch, []).append(value)
-        return found
+                values.setdefault(trial.batch, []).append(value)
+        return values
 
 
 def comparable(report: Report) -> list[TrialEntry]:
@@ -132,15 +132,15 @@ def canvas(alt: str, rows: int = 1, height_in: float = 2.3) -> Iterator[Canvas]:
     }
     with mpl.rc_context(style):
         drawing = Figure(figsize=(6.6, 0.5 + height_in * rows), layout="constrained")
-        found = Canvas(
+        panels = Canvas(
             axes=list(drawing.subplots(rows, 1, sharex=True, squeeze=False)[:, 0])
         )
-        yield found
+        yield panels
         out = io.StringIO()
         drawing.savefig(out, format="svg", transparent=True, metadata={"Date": None})
         head, mark, body = out.getvalue().partition("<metadata>")
         title = f"<title>{escape(one_line(alt))}</title>\n "
-        found.svg = f"{head}{title}{mark}{body}".encode()
+        panels.svg = f"{head}{title}{mark}{body}".encode()
 
 
 def plain(text: object) -> str:
@@ -156,11 +156,11 @@ def from_zero(axis: Any) -> None:
 def batch_axis(axis: Any, batches: Sequence[float]) -> None:
     """Batch sizes on a logarithmic axis; those too close to the next have no number."""
     axis.set_xscale("log", base=2)
-    shown: list[float] = []
+    numbered: list[float] = []
     for batch in sorted(batches, reverse=True):
-        if not shown or shown[-1] / batch > CLOSE:
-            shown.append(batch)
-    axis.set_xticks(shown, [numbers.count(each) for each in shown], minor=False)
+        if not numbered or numbered[-1] / batch > CLOSE:
+            numbered.append(batch)
+    axis.set_xticks(numbered, [numbers.count(batch) for batch in numbered], minor=False)
     axis.set_xticks([], minor=True)
     axis.set_xlabel("batch size")
 
@@ -192,7 +192,7 @@ def draw_batches(report: Report) -> bytes | None:
             ring = {"s": 130, "facecolors": "none", "edgecolors": BLUE, "linewidths": 1.8}
             first.scatter([chosen], [median(rates[chosen])], **ring, label="chosen")
         for outcome in dict.fromkeys(failures.values()):
-            at = [batch for batch, each in failures.items() if each == outcome]
+            at = [batch for batch, reason in failures.items() if reason == outcome]
             first.scatter(
                 at,
                 [0.0] * len(at),
@@ -222,9 +222,9 @@ def measured(
     label: str,
 ) -> None:
     """A dot a trial, and a line through the typical ones."""
-    dots = [(batch, value) for batch, found in values.items() for value in found]
+    dots = [(batch, value) for batch, several in values.items() for value in several]
     axis.scatter(*zip(*dots, strict=True), s=16, color=colour, label=label)
-    axis.plot(list(values), [typical(found) for found in values.values()], color=colour)
+    axis.plot(list(values), [typical(several) for several in values.values()], color=colour)
 
 
 def banded(
@@ -279,7 +279,7 @@ def draw_time(report: Report) -> bytes | None:
     """Parts of a unit's time, before and after, as bars of equal scale."""
     if not has_parts(report):
         return None
-    shown = [
+    parts = [
         name
         for name, _ in largest_first({**report.before.shares, **report.after.shares})
         if max(side.shares.get(name, 0.0) for side in report.sides) >= numbers.WORTH_SAYING
@@ -289,9 +289,9 @@ def draw_time(report: Report) -> bytes | None:
         left = [0.0, 0.0]
         taken = [1 / side.units_per_s if side.units_per_s else 0.0 for side in report.sides]
         at, unit = next(
-            (at, unit) for at, (least, unit) in enumerate(SCALES) if max(taken) >= least
+            (at, unit) for at, (least_s, unit) in enumerate(SCALES) if max(taken) >= least_s
         )
-        for name in shown:
+        for name in parts:
             widths = [
                 side.shares.get(name, 0.0) * seconds * 1000**at
                 for side, seconds in zip(report.sides, taken, strict=True)
@@ -301,7 +301,7 @@ def draw_time(report: Report) -> bytes | None:
                 ["before", "after"], widths, left=left, color=colour, hatch=hatch,
                 edgecolor=INK, linewidth=0.6, label=plain(PARTS[name].name),
             )  # fmt: skip
-            left = [each + width for each, width in zip(left, widths, strict=True)]
+            left = [offset + width for offset, width in zip(left, widths, strict=True)]
         axis.invert_yaxis()
         axis.grid(axis="x", visible=True)
         axis.grid(axis="y", visible=False)
@@ -318,7 +318,10 @@ def draw_time(report: Report) -> bytes | None:
 
 def compared(report: Report) -> ComparisonEntry | None:
     """First comparison of two rounds or more."""
-    return next((each for each in report.comparisons if len(each.rounds) > 1), None)
+    return next(
+        (comparison for comparison in report.comparisons if len(comparison.rounds) > 1),
+        None,
+    )
 
 
 def alt_of(comparison: ComparisonEntry) -> str:
@@ -327,25 +330,25 @@ def alt_of(comparison: ComparisonEntry) -> str:
 
 
 def draw_rounds(report: Report) -> bytes | None:
-    found = compared(report)
-    if found is None:
+    comparison = compared(report)
+    if comparison is None:
         return None
-    with canvas(alt_of(found)) as drawn:
+    with canvas(alt_of(comparison)) as drawn:
         (axis,) = drawn.axes
-        for each in found.rounds:
-            axis.plot([each.round] * 2, [each.before, each.after], color=INK, alpha=0.5)
+        for entry in comparison.rounds:
+            axis.plot([entry.round] * 2, [entry.before, entry.after], color=INK, alpha=0.5)
         for arm, colour, marker in (("before", INK, "s"), ("after", BLUE, "o")):
-            label = plain(getattr(found, arm))
+            label = plain(getattr(comparison, arm))
             for counted, face in ((True, colour), (False, "none")):
-                rounds = [each for each in found.rounds if each.counted is counted]
+                rounds = [entry for entry in comparison.rounds if entry.counted is counted]
                 axis.scatter(
-                    [each.round for each in rounds], [getattr(each, arm) for each in rounds],
+                    [entry.round for entry in rounds], [getattr(entry, arm) for entry in rounds],
                     marker=marker, facecolors=face, edgecolors=colour,
                     label=label if counted else f"{label}, not counted" if rounds else None,
                 )  # fmt: skip
         from_zero(axis)
         axis.set_ylabel(plain(report.objective_unit))
         axis.set_xlabel("round")
-        axis.set_xticks([each.round for each in found.rounds])
+        axis.set_xticks([entry.round for entry in comparison.rounds])
         axis.legend(loc="lower right", fontsize=8)
     return drawn.svg

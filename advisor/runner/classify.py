@@ -305,16 +305,16 @@ def classify(trial: Trial, ending: TrialExit, *, measured: bool) -> Failure | No
     return first and _by_rank(ending, first)
 
 
-def _by_rank(ending: TrialExit, found: Failure) -> Failure:
+def _by_rank(ending: TrialExit, failure: Failure) -> Failure:
     for process in ending.processes:
         raised = process.exception.lines if process.exception else []
-        begun = found.evidence.removesuffix(CUT)
+        begun = failure.evidence.removesuffix(CUT)
         its_own = f"PID {process.pid}" in begun or any(
             line.startswith(begun) for line in raised
         )
         if process.world_size > 1 and its_own:
-            return replace(found, evidence=f"rank {process.rank}: {found.evidence}")
-    return found
+            return replace(failure, evidence=f"rank {process.rank}: {failure.evidence}")
+    return failure
 
 
 def _ended_by_us(trial: Trial, ending: TrialExit) -> Failure | None:
@@ -347,12 +347,12 @@ def _ended_by_us(trial: Trial, ending: TrialExit) -> Failure | None:
                 f"(start-limit {trial.start_limit_s:.0f}s)",
             )
         case "total-limit":
-            stated = (each.measurement.missing for each in ending.processes)
-            why = next(filter(None, stated), f"at step {ending.steps}")
+            stated = (process.measurement.missing for process in ending.processes)
+            reason = next(filter(None, stated), f"at step {ending.steps}")
             return failed(
                 "timeout",
                 f"still running after {ending.wall_s:.0f} s; {by_limit} "
-                f"(run-limit {trial.total_limit_s:.0f}s); {why}",
+                f"(run-limit {trial.total_limit_s:.0f}s); {reason}",
             )
         case "exited" | "measured":
             return None
@@ -365,13 +365,13 @@ def _places(ending: TrialExit) -> list[str]:
         _, _, stacks = ending.stacks.partition(f"process {process.pid}:\n")
         _, _, stack = stacks.partition("\nprocess ")[0].partition("Current thread")
         frames = _FRAME.findall(stack.partition("\nThread")[0])
-        own = [frame for frame in frames if not _INSTALLED.search(frame[0])]
-        if process.world_size > 1 and own:
-            path, line = own[0]
+        programs_own = [frame for frame in frames if not _INSTALLED.search(frame[0])]
+        if process.world_size > 1 and programs_own:
+            path, line = programs_own[0]
             at.setdefault(f"{path.rpartition('/')[2]}:{line}", []).append(process.rank)
     if len(at) < 2:
         return []
-    groups = sorted(at.items(), key=lambda each: len(each[1]))
+    groups = sorted(at.items(), key=lambda group: len(group[1]))
     return [
         f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))} at {place}"
         for place, ranks in groups
@@ -394,9 +394,9 @@ def _died(trial: Trial, ending: TrialExit) -> Failure | None:
     if ending.end == "exited" and ending.exit_code != 0:
         return _cause(trial, ending, problems)
     lost = [
-        each
-        for each in problems
-        if each.where == "step" and not _ours(ending, each.lines[0])
+        problem
+        for problem in problems
+        if problem.where == "step" and not _ours(ending, problem.lines[0])
     ]
     return _cause(trial, ending, lost) if lost else None
 
@@ -410,12 +410,12 @@ def _lost_work(_: Trial, ending: TrialExit) -> Failure | None:
     if any(process.shrunk_from is not None for process in ending.processes):
         lines = [line for line in lines if not _matched(OUT_OF_MEMORY, [line])]
         return _matched((LOST_WORK,), lines[::-1])
-    caught = (each for process in ending.processes for each in process.caught)
-    found = [f"caught in the {each.where}: {each.lines[0]}" for each in caught]
-    found += [f"caught and printed: {line}" for line in _printed_exceptions(ending, lines)]
-    found = [line for line in found if not _ours(ending, line)]
+    caught = (error for process in ending.processes for error in process.caught)
+    lost = [f"caught in the {error.where}: {error.lines[0]}" for error in caught]
+    lost += [f"caught and printed: {line}" for line in _printed_exceptions(ending, lines)]
+    lost = [line for line in lost if not _ours(ending, line)]
     said = _matched((LOST_WORK,), lines[::-1])
-    return said or (failed("work-not-done", found[0]) if found else None)
+    return said or (failed("work-not-done", lost[0]) if lost else None)
 
 
 def _ours(ending: TrialExit, line: str) -> bool:
@@ -434,6 +434,11 @@ def _not_finite(_: Trial, ending: TrialExit) -> Failure | None:
 
 
 CHECKS = (_ended_by_us, _guarded, _died, _lost_work, _not_finite)
+"""What may have failed a trial, in the order in which it is asked: the first answer stands.
+
+What we did to a program explains all that it does afterwards, so that comes first. Only a run
+that ended well is searched for work that it lost, and its losses looked at.
+"""
 
 
 def _nothing_measured(trial: Trial, ending: TrialExit) -> Failure:
@@ -482,7 +487,9 @@ def _nothing_measured(trial: Trial, ending: TrialExit) -> Failure:
     stated = [
         (process.measurement.unmeasured, *process.errors) for process in ending.processes
     ]
-    why = next((each for some in stated for each in some if each), "too few to measure")
+    why = next(
+        (reason for some in stated for reason in some if reason), "too few to measure"
+    )
     return failed("no-steps", f"{ended}; {steps}: {why}")
 
 
@@ -498,12 +505,17 @@ def _cause(
     traced = exception_lines(printed)
     raised = [line for problem in problems for line in problem.lines]
     raised += [line for line in traced if line not in raised]
-    own = [line for each in problems if each.type not in LAUNCHERS for line in each.lines]
-    own += [line for line in traced if _type_of(line) not in LAUNCHERS]
-    alone = all(COLLATERAL.search(line) for line in own)
-    searched = [*raised, *printed[::-1]] if alone else own
+    of_the_work = [
+        line
+        for problem in problems
+        if problem.type not in LAUNCHERS
+        for line in problem.lines
+    ]
+    of_the_work += [line for line in traced if _type_of(line) not in LAUNCHERS]
+    alone = all(COLLATERAL.search(line) for line in of_the_work)
+    searched = [*raised, *printed[::-1]] if alone else of_the_work
     stepped = bool(ending.steps) or any(problem.where == "step" for problem in problems)
-    found = (
+    cause = (
         _matched((*OUT_OF_MEMORY, OLD_DRIVER, DEVICE), searched)
         or _killed(ending, searched)
         or (
@@ -513,8 +525,8 @@ def _cause(
             or _rejected(trial, ending, raised)
         )
     )
-    if found is not None:
-        return found
+    if cause is not None:
+        return cause
     if problems:
         where, lines = problems[0].where, problems[0].lines
         evidence = next(reversed(exception_lines(lines)), lines[0])
@@ -528,10 +540,10 @@ def _cause(
 
 def _matched(patterns: Iterable[FailurePattern], lines: Sequence[str]) -> Failure | None:
     """Match patterns in order, each in the first line that fits."""
-    for each in patterns:
+    for pattern in patterns:
         for line in lines:
-            if each.pattern.search(line):
-                return failed(each.kind, line, each.next_step)
+            if pattern.pattern.search(line):
+                return failed(pattern.kind, line, pattern.next_step)
     return None
 
 
@@ -563,8 +575,8 @@ def _signal_of(ending: TrialExit) -> int | None:
 
 def _rejected(trial: Trial, ending: TrialExit, raised: Sequence[str]) -> Failure | None:
     last = [line for line in ending.stderr.splitlines() if line.strip()][-TAIL_LINES:]
-    if found := _matched((CONFIG,), raised or last[::-1]):
-        return found
+    if refusal := _matched((CONFIG,), raised or last[::-1]):
+        return refusal
     if ending.exit_code == 2 and any(line.lower().startswith("usage:") for line in last):
         return failed("config-rejected", last[-1])
     for change in trial.candidate.changes:
@@ -578,8 +590,8 @@ def _rejected(trial: Trial, ending: TrialExit, raised: Sequence[str]) -> Failure
 def exceptions(ending: TrialExit) -> list[ProgramException]:
     """Final exceptions: the work's own, those left alone by it, a launcher's."""
     problems = [process.exception for process in ending.processes if process.exception]
-    problems.sort(key=lambda each: COLLATERAL.search(each.lines[0]) is not None)
-    return sorted(problems, key=lambda each: each.type in LAUNCHERS)
+    problems.sort(key=lambda problem: COLLATERAL.search(problem.lines[0]) is not None)
+    return sorted(problems, key=lambda problem: problem.type in LAUNCHERS)
 
 
 def _printed_exceptions(ending: TrialExit, lines: Sequence[str]) -> Iterator[str]:
@@ -607,7 +619,7 @@ def _printed_exceptions(ending: TrialExit, lines: Sequence[str]) -> Iterator[str
 
 def exception_lines(lines: Sequence[str]) -> list[str]:
     """Lines that end tracebacks: `ValueError: ...`."""
-    found = []
+    endings = []
     inside = False
     for line in lines:
         if line.strip() == TRACEBACK:
@@ -615,8 +627,8 @@ def exception_lines(lines: Sequence[str]) -> list[str]:
         elif inside and line and not line[0].isspace():
             inside = False
             if _EXCEPTION_LINE.match(line):
-                found.append(line)
-    return found
+                endings.append(line)
+    return endings
 
 
 def _type_of(line: str) -> str:
@@ -629,8 +641,8 @@ def log_tail(ending: TrialExit) -> str:
     A traceback may stand in the one stream and a progress bar in the other.
     """
     lines = (_told(ending.stderr) or _told(ending.stdout))[-TAIL_LINES:]
-    printed = [last_traceback(_told(each)) for each in (ending.stdout, ending.stderr)]
-    tails = ["\n".join(each[-TAIL_LINES:]) for each in printed]
+    printed = [last_traceback(_told(text)) for text in (ending.stdout, ending.stderr)]
+    tails = ["\n".join(block[-TAIL_LINES:]) for block in printed]
     tails += [problem.tail.rstrip() for problem in exceptions(ending)[:1]]
     tails += [
         error.rstrip() for process in ending.processes for error in process.errors[-1:]

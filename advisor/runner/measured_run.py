@@ -124,6 +124,12 @@ def _rated(
 
 
 def probed_run(processes: Sequence[ProcessRecord]) -> Run | None:
+    """Run of a job from the records of its processes; None where none has a window.
+
+    Rates and units add up over ranks. Of memory the largest counts, since the fullest card is
+    the one that ends a larger batch. The shares are those of the rank that the others wait for:
+    on the others that wait would be told as their own work. All else is rank 0's.
+    """
     able = [Rank(p, p.measurement.run) for p in processes if p.measurement.run is not None]
     able = [
         rank for rank in able if rank.seconds > 0
@@ -176,18 +182,18 @@ def _straggler(ranks: Sequence[Rank]) -> Straggler | None:
     parts = [_parts_ms(rank) for rank in ranks if rank.record.together]
     if len(parts) < max(2, ranks[0].record.world_size) or not all(parts):
         return None
-    own = [sum(each.values()) for each in parts]
-    last = own.index(max(own))
+    own_ms = [sum(part.values()) for part in parts]
+    last = own_ms.index(max(own_ms))
     others = [n for n in range(len(ranks)) if n != last]
-    others_ms = statistics.median_high(own[n] for n in others)
-    if own[last] - others_ms < HELD_UP * (ranks[last].run.step_ms or 0.0):
+    others_ms = statistics.median_high(own_ms[n] for n in others)
+    if own_ms[last] - others_ms < HELD_UP * (ranks[last].run.step_ms or 0.0):
         return None
     more = {
         name: ms - statistics.median_high(parts[n].get(name, 0.0) for n in others)
         for name, ms in parts[last].items()
     }
     part = max(more, key=lambda name: more[name])
-    return Straggler(rank=last, own_ms=own[last], others_ms=others_ms, part=part)
+    return Straggler(rank=last, own_ms=own_ms[last], others_ms=others_ms, part=part)
 
 
 def _parts_ms(rank: Rank) -> dict[str, float]:
@@ -199,16 +205,16 @@ def _parts_ms(rank: Rank) -> dict[str, float]:
     run = rank.run
     if run.step_ms is None or run.backward_share is None:
         return {}
-    found = {name: share or 0.0 for name, share in asdict(run.shares).items()}
-    del found["exchange"]
+    by_part = {name: share or 0.0 for name, share in asdict(run.shares).items()}
+    del by_part["exchange"]
     if run.shares.exchange is None:
-        found["compute"] = max(0.0, found["compute"] - run.backward_share)
-    return {name: share * run.step_ms for name, share in found.items()}
+        by_part["compute"] = max(0.0, by_part["compute"] - run.backward_share)
+    return {name: share * run.step_ms for name, share in by_part.items()}
 
 
 def failed_effects(processes: Sequence[ProcessRecord]) -> Effects | None:
-    known = [each for each in processes if each.measurement.effects is not None]
-    furthest = max(known, key=lambda each: each.steps, default=None)
+    telling = [process for process in processes if process.measurement.effects is not None]
+    furthest = max(telling, key=lambda process: process.steps, default=None)
     return None if furthest is None else furthest.measurement.effects
 
 
@@ -222,15 +228,19 @@ def _largest(values: Iterable[float | None]) -> float | None:
 
 def _of_one_job(able: Sequence[Rank]) -> list[Rank]:
     """Working process, or all ranks in order; training before inference."""
-    best = max(able, key=lambda each: (each.run.step_kind in TRAINING_STEPS, each.seconds))
-    ranks = [each for each in able if each is best or _side_by_side(each, best)]
+    best = max(able, key=lambda rank: (rank.run.step_kind in TRAINING_STEPS, rank.seconds))
+    ranks = [rank for rank in able if rank is best or _side_by_side(rank, best)]
     if best.record.world_size > 1:
-        by_rank = {each.record.rank: each for each in ranks}
+        by_rank = {rank.record.rank: rank for rank in ranks}
         ranks = [by_rank[number] for number in sorted(by_rank)]
     return ranks
 
 
 def _side_by_side(one: Rank, best: Rank) -> bool:
+    """True for another rank of the same job: like steps, at the same time.
+
+    Of processes without a group, those that one parent started.
+    """
     world = best.record.world_size
     if one.run.step_kind != best.run.step_kind or one.record.world_size != world:
         return False
@@ -276,8 +286,8 @@ def joined(runs: Sequence[Run]) -> Run:
     first, ranks = runs[0], sum(run.ranks for run in runs)
     weights = [run.ranks for run in runs]
     rates = [run.rank_units_per_s or (run.units_per_s * run.ranks / ranks,) for run in runs]
-    own = {_partial(run.ranks, run.effects.world_size or ranks) for run in runs}
-    notes = (note for run in runs for note in run.notes if note not in own)
+    partial = {_partial(run.ranks, run.effects.world_size or ranks) for run in runs}
+    notes = (note for run in runs for note in run.notes if note not in partial)
     return replace(
         first,
         units=statistics.fmean((run.units for run in runs), weights),
@@ -318,7 +328,7 @@ def finished_by_results(run: Run, unit: str) -> Run:
         unit=unit,
         counted="written item",
         rate_source="rows of forwards, each of which left a file or an entry",
-        notes=tuple(each for each in run.notes if each != unfinished_note(run.counted)),
+        notes=tuple(note for note in run.notes if note != unfinished_note(run.counted)),
     )
 
 
