@@ -17,6 +17,8 @@ WORST = 1e100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
+    """Figure of a run that a search may improve or bound, with its words."""
+
     name: str
     read: Callable[[Run], float | None]
     """None: not measured."""

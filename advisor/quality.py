@@ -151,6 +151,11 @@ def judge(
 def _judged(
     name: str, measure: QualityMeasure, pairs: Sequence[Pair], stage: Stage, spent: float
 ) -> QualityJudgement:
+    """Judgement of one measure.
+
+    Where candidates are chosen the estimate has to be inside the tolerance. Where the chosen one
+    is confirmed its bound has to be inside, too, before it may be written.
+    """
     old = [means(before)[name] for before, _ in pairs if name in before]
     reference = fmean(old) if old else None
     missing = QualityJudgement(

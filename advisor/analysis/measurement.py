@@ -80,6 +80,7 @@ def measure(log: EventLog, plan: MeasurePlan, *, cut_short: bool = False) -> Mea
 def _run(
     log: EventLog, window: Window, plan: MeasurePlan, clock: DeviceClock, effects: Effects
 ) -> Run:
+    """Run of one process in its window; times of the log become epoch seconds (`log.clock`)."""
     series = window.series
     rate = window.units_per_s() or 0.0
     took_ms = sorted(1000.0 * seconds for seconds in window.batch_seconds())

@@ -40,6 +40,8 @@ def parse(text: str, name: str) -> list[Scalar]:
 
 
 class _Reader:
+    """Place in a text, which each value that is read moves on."""
+
     def __init__(self, text: str, name: str) -> None:
         self.at = 0
         self._text = text

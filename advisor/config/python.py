@@ -67,6 +67,8 @@ class Places:
 
 
 class _Reader:
+    """Scalars of one tree of syntax by path, each where it is set last."""
+
     def __init__(self, text: str) -> None:
         self.found: dict[str, Scalar] = {}
         self._above: set[str] = set()

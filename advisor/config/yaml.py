@@ -89,6 +89,8 @@ def _refuse_deep(text: str, name: str) -> None:
 
 
 class _Reader:
+    """Scalars of a composed tree. An alias is told with the path that it repeats."""
+
     def __init__(self, text: str, name: str) -> None:
         self._text = text
         self._name = name

@@ -166,6 +166,10 @@ def _publish(
 def _measure(
     args: argparse.Namespace, inputs: Inputs, job: github.GithubStep
 ) -> GateRecord:
+    """Measure base against head, or one commit for a history. Raises AdvisorError.
+
+    All that can be refused is refused before the first process: forks, commands, the history.
+    """
     cwd = Path.cwd()
     unprotected = setup_step.unprotected(cwd)
     if os.geteuid() == 0:

@@ -206,6 +206,7 @@ def entry_of(
 def _rates(
     result: Run | Failure, program: GateProgram, scratch: Path
 ) -> tuple[Source, dict[str, Rate]]:
+    """Rates of one process by name, from the best source that it has. Raises NoRateError."""
     work = (
         result.whole_units or None
         if isinstance(result, Run) and result.to_its_end

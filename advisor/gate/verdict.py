@@ -338,6 +338,11 @@ def matched(
 
 
 def _absent(name: str, rates: Mapping[Arm, list[Rate]], runs: int) -> Closed | None:
+    """Verdict on a figure that runs of an arm lack; None if all have it.
+
+    What head lacks is an error: else a slow benchmark would pass by being removed. What base
+    lacks is new, and there is nothing to compare it with.
+    """
     base, head = (len(rates[arm]) for arm in ARMS)
     if base == head == runs:
         return None

@@ -87,6 +87,11 @@ RUNNING: set[int] = set()
 
 
 class LoadMonitor:
+    """Readings of who used the CPUs, to be judged for a window of time once that is known.
+
+    `root`: process whose tree is the trial's own; without one only this process is.
+    """
+
     def __init__(self, root: int | None = None) -> None:
         self._root = root
         self._cpus = os.sched_getaffinity(0)

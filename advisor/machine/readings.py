@@ -69,6 +69,8 @@ class Device:
 
 
 class GpuReader:
+    """Reader of one card: its figures, and why the driver withholds others."""
+
     def __init__(self, device: Device, nvml: Any) -> None:
         self._device = device
         self._nvml = nvml

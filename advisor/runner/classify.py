@@ -318,6 +318,7 @@ def _by_rank(ending: TrialExit, failure: Failure) -> Failure:
 
 
 def _ended_by_us(trial: Trial, ending: TrialExit) -> Failure | None:
+    """Failure that a limit of ours or the user ended; None after an end of its own."""
     by_limit = "ended by our limit"
     match ending.end:
         case "cancelled":
@@ -442,6 +443,7 @@ that ended well is searched for work that it lost, and its losses looked at.
 
 
 def _nothing_measured(trial: Trial, ending: TrialExit) -> Failure:
+    """Failure of a trial in which nothing was measured, by what kept it from being seen."""
     ended = f"ended with exit code {ending.exit_code} after {ending.wall_s:.1f} s"
     if ending.left_behind and not ending.steps:
         return failed(

@@ -88,6 +88,11 @@ class Measuring:
         return tuple(map(self._finished, records))
 
     def _look(self, record: ProcessRecord, records: Sequence[ProcessRecord]) -> None:
+        """Read what a process has logged, and tell it the phase that comes next.
+
+        A process alone is told at once. Of several ranks one decides for all, and they stop at
+        the same count of steps.
+        """
         process = self._processes[record.pid]
         begun, at_work_s = clock.now(), time.thread_time()
         if process.full or begun < process.next_look:
@@ -179,6 +184,10 @@ class Measuring:
         return process.reader
 
     def _finished(self, record: ProcessRecord) -> ProcessRecord:
+        """Record with the measurement of its whole log.
+
+        A process that neither stopped for us nor came to its own end has none: it was lost.
+        """
         log = self._read(record.pid).log
         cut_short = self._processes[record.pid].cut_short
         log.ended = record.state == "exited"

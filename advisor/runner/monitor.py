@@ -115,6 +115,13 @@ class TrialExit:
 
 
 class Monitor:
+    """Watch over one running trial: it says when the trial is over, and by what.
+
+    Each look reads the records of the program's processes, tells these when to count and when
+    to stop, and samples memory and load. From a full window on the program is ended by us, so
+    whatever it says or raises after that is no failure of it.
+    """
+
     def __init__(
         self, trial: Trial, launched: Launched, say: Callable[[str], None], cancel: Event
     ) -> None:
@@ -187,6 +194,7 @@ class Monitor:
         )
 
     def _end(self, now: float) -> End | None:
+        """What the trial has ended by; None while it runs."""
         launched = self._launched
         stepping = [
             p for p in self._processes if p.state == "stepping" and self._alive(p.pid)

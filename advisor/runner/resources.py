@@ -102,6 +102,8 @@ class Reading(NamedTuple):
 
 
 class TreeSampler:
+    """Memory and CPU time of all processes below `root`, over time."""
+
     def __init__(self, root: int) -> None:
         self._root = root
         self._due = 0.0

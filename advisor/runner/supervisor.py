@@ -48,6 +48,13 @@ SPEC = "spec.json"
 
 
 def main() -> None:
+    """Run the job that the parent sends, and tell in JSON lines what becomes of it.
+
+    The candidate's files are laid out behind the walls, so that the user's own stay as they
+    are. What fails before the command starts is told with its stage, as the remedies differ.
+    A dead parent ends the job as `stop` does; then the scratch folder goes, too, since nobody
+    is left to read it.
+    """
     control = Control()
     line = control.job_line()
     if line is None:  # the parent died before it sent a job
@@ -101,6 +108,12 @@ def emit(event: str, **facts: object) -> None:
 
 
 class Control:
+    """What ends a job: a word of the parent, its death, or a signal.
+
+    Signals also write into a pipe that `wait` watches, so that an ended child is reaped at
+    once, and none that arrives just before the wait is missed.
+    """
+
     def __init__(self) -> None:
         self.ended = False
         self.parent_died = False

@@ -208,6 +208,7 @@ def files_between(
 
 
 def _by_sandbox(launched: Launched, ending: TrialExit, failure: Failure) -> Failure | None:
+    """Failure by a wall or a disk of ours, which the program can only report as its own."""
     job = launched.job
     if launched.full and (
         failure.kind in UNEXPLAINED or launched.refused_stage == "scratch"

@@ -118,6 +118,10 @@ class Landlock(Sandbox):
         return layers.real_changes(self._before, after)
 
     def confine(self) -> None:
+        """Give up all rights but those to the policy's paths, for good. Raises OSError.
+
+        Only rights that this kernel's Landlock knows are named: it refuses a set with others.
+        """
         since = version()
         rights = sum(bits for first, bits in RIGHTS.items() if first <= since)
         rights |= READ if self._read else 0

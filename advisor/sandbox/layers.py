@@ -100,6 +100,10 @@ def copy_content(source: BinaryIO, target: BinaryIO) -> None:
 def _differences(
     kept: int, upper: str, host: int, place: str
 ) -> Iterator[tuple[str, os.stat_result | None, os.stat_result]]:
+    """Yield what differs in a layer from the host: path, old status if any, and new one.
+
+    A folder alone is no difference: the layer has one above each file that was written.
+    """
     folders = [""]
     while folders:
         inside = folders.pop()

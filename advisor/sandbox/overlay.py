@@ -122,6 +122,7 @@ class Overlay(Sandbox):
         self.helpers.add(untrusted.start_init(root))
 
     def _take(self, how: How, path: str, target: str) -> None:
+        """Put the host's `path` at `target` of the new tree, in one of the ways of `How`."""
         match how:
             case "overlay":
                 try:
@@ -228,6 +229,10 @@ def _shut_kernel(root: str) -> None:
 
 
 def _lay_over(lower: str, target: str, folder: str) -> None:
+    """Mount `lower` at `target`, with what is written there in a layer in `folder`.
+
+    `userxattr`: the marks of removed files are attributes that need no privilege.
+    """
     upper, work = os.path.join(folder, "upper"), os.path.join(folder, "work")
     opened = []
     try:
