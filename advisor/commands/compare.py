@@ -33,6 +33,7 @@ FEWEST, MOST = 2, 6
 ROUNDS = 6
 """The fewest with exact bounds."""
 QUALITY_ROUNDS = 3
+"""Rounds in which the declared quality is measured, each process to its own end."""
 MARGIN = 1.2
 """A process may take so many times its warm-up."""
 SEPARATOR = "--vs"
@@ -376,14 +377,14 @@ def ruling(
             "keep_if": keep_if,
             "confidence": None,
         }
-    found = decision_of(rounds, keep_if)
+    decision = decision_of(rounds, keep_if)
     causes = {"keep": "gain-proven", "drop": "gain-ruled-out"}
     left = "budget" if rounds.cut_short else "noise"
     return {
-        "verdict": found.ruling,
-        "cause": causes.get(found.ruling, left),
+        "verdict": decision.ruling,
+        "cause": causes.get(decision.ruling, left),
         "keep_if": keep_if,
-        "confidence": found.confidence,
+        "confidence": decision.confidence,
     }
 
 
@@ -410,7 +411,11 @@ def same_as_first(arms: Sequence[Arm]) -> list[str]:
 
 
 def ranking(variants: Sequence[Mapping[str, Any]], threshold: float) -> str:
-    """`C ran 2.65x faster than B, 5.74x faster than A.`, of proven differences."""
+    """`C ran 2.65x faster than B, 5.74x faster than A.`, of proven differences.
+
+    The rounds compare each variant with the first. Of two others there is no interval, so
+    their rates have to differ by more than `threshold`.
+    """
     able = [v for v in variants if v["units_per_s"] and v["verdict"] not in UNFIT]
     if len(able) < FEWEST:
         return ""
@@ -453,7 +458,11 @@ def request(arm: Arm, purpose: Purpose, window_s: float) -> TrialRequest:
 
 
 def warm_up(arms: Sequence[Arm], executor: Executor, window_s: float) -> None:
-    """Run each variant once, to fill caches."""
+    """Run each variant once, to fill caches and to learn what a process takes.
+
+    Where the first fails nothing is left to compare with, and the call ends. Raises
+    TrialFailedError and BudgetTooSmallError.
+    """
     for arm in arms:
         answer = executor.run_once(request(arm, "profile", window_s))
         if isinstance(answer, SkippedRun):
@@ -475,7 +484,11 @@ def warm_up(arms: Sequence[Arm], executor: Executor, window_s: float) -> None:
 def compare(
     arms: Sequence[Arm], executor: Executor, args: argparse.Namespace
 ) -> Comparison | None:
-    """Run the rounds of all variants; None without a second one."""
+    """Run the rounds of all variants; None without a second one.
+
+    One that does other work for its units, or may owe its rate to cheaper items, is dropped:
+    its ratio would be true and mean nothing.
+    """
     if len(arms) < FEWEST:
         return None
     requests = tuple(request(arm, "confirm", args.window) for arm in arms)
@@ -486,24 +499,24 @@ def compare(
             decision_of(so_far, keep_if).ruling != "undecided" if so_far.counted else False
         )
 
-    found = run_rounds(
+    rounds_run = run_rounds(
         arms,
         executor,
         requests,
         args.rounds,
         decided=decided if keep_if is not None else None,
     )
-    works = [list(filter(None, (arm.warm_up, *found.runs(arm.name)))) for arm in arms]
+    works = [list(filter(None, (arm.warm_up, *rounds_run.runs(arm.name)))) for arm in arms]
     for arm, work in zip(arms[1:], works[1:], strict=True):
         if different := work_differences(works[0], work):
             arm.drop("other work", "; ".join(different))
         elif later := later_items(works[0], work, args.threshold / 100):
             arm.drop("other work", later)
-    for arm in arms if found.failure else ():
-        last = found.rounds[-1].runs.get(arm.name)
+    for arm in arms if rounds_run.failure else ():
+        last = rounds_run.rounds[-1].runs.get(arm.name)
         if last is not None and isinstance(last.result, Failure):
             arm.drop("failed", failure_text(last.result))
-    return found
+    return rounds_run
 
 
 def later_items(first: Sequence[Run], runs: Sequence[Run], threshold: float) -> str:
@@ -543,14 +556,14 @@ def check_quality(arms: Sequence[Arm], executor: Executor) -> None:
         )
         for arm in arms
     )
-    found = run_rounds(arms, executor, requests, QUALITY_ROUNDS)
+    rounds = run_rounds(arms, executor, requests, QUALITY_ROUNDS)
     first, *others = (
-        [read_measures(measures, run.figures) for run in found.runs(arm.name)]
+        [read_measures(measures, run.figures) for run in rounds.runs(arm.name)]
         for arm in arms
     )
     for arm, other in zip(arms[1:], others, strict=True):
         if not other:
-            failure = failure_text(found.failure) if found.failure else "the budget ended"
+            failure = failure_text(rounds.failure) if rounds.failure else "the budget ended"
             arm.drop("undecided", f"quality not measured: {failure}")
             continue
         judged = judge(measures, list(zip(first, other, strict=True)), "chosen")
@@ -587,10 +600,10 @@ def judge_scaling(arms: Sequence[Arm], rounds: Comparison, cpus: int) -> None:
         if gain is None or not arm.ranks or not first.ranks:
             continue
         efficiency = gain.estimate * first.ranks / arm.ranks
-        shown = f"efficiency {numbers.percent(efficiency)}"
+        sentence = f"efficiency {numbers.percent(efficiency)}"
         if efficiency < GOOD:
-            shown += f"; {cause(rounds.runs(first.name), rounds.runs(arm.name), cpus)}"
-        arm.reason = "; ".join(filter(None, (arm.reason, shown)))
+            sentence += f"; {cause(rounds.runs(first.name), rounds.runs(arm.name), cpus)}"
+        arm.reason = "; ".join(filter(None, (arm.reason, sentence)))
 
 
 def failure_text(failure: Failure) -> str:
@@ -657,12 +670,16 @@ def with_ranks(command: Sequence[str], count: int) -> list[str]:
 
 
 def cause(first: Sequence[Run], runs: Sequence[Run], cpus: int) -> str:
-    """Likely cause of a poor efficiency, against fewer ranks."""
+    """Likely cause of a poor efficiency, against fewer ranks.
+
+    Busy CPUs and longer waits for data are measured. What neither explains is left to the
+    exchange between ranks, whose share is told where it was measured.
+    """
     median = statistics.median
     busy = median(run.disturbance.own_cpus or 0.0 for run in runs)
     if busy >= SATURATED * cpus:
-        held = numbers.many(cpus, "CPU")
-        return f"all {held} were busy: give each rank more, or fewer workers and threads"
+        listed = numbers.many(cpus, "CPU")
+        return f"all {listed} were busy: give each rank more, or fewer workers and threads"
     lost = median(map(_unit_s, runs)) - median(map(_unit_s, first))
     if median(map(_wait_s, runs)) - median(map(_wait_s, first)) > MOST_LOST * lost:
         share = numbers.percent(median(run.wait_share or 0.0 for run in runs))

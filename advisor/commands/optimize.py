@@ -171,7 +171,11 @@ class TuningCall:
         return self.measuring.asked
 
     def search(self, lab: Executor) -> Stop:
-        """Run requests until the tuner stops."""
+        """Run requests until the tuner stops.
+
+        The tuner remembers nothing. Each time it gets all answers so far and says what to ask
+        next, so that an interrupted call is reported from what it has.
+        """
         stage, measuring = "", self.measuring
         while True:
             turn = next_request(self.context, self.answers)
@@ -204,9 +208,13 @@ class TuningCall:
 
 
 def prepare(
-    args: argparse.Namespace, command: list[str] | None, held: contextlib.ExitStack
+    args: argparse.Namespace, command: list[str] | None, stack: contextlib.ExitStack
 ) -> TuningCall:
-    """Check everything before the first run; `held` keeps a node."""
+    """Check everything before the first run; `stack` keeps a node.
+
+    What would be refused at the end is refused now, before minutes are spent: a config that
+    cannot be written, a report that is not ours, an objective that nothing here can measure.
+    """
     asked = invocation.resolve(args.configs, command, workload=args.workload)
     asked = replace(asked, notes=[*asked.notes, *left_untuned(asked)])
     elsewhere: list[Path] = []
@@ -223,7 +231,7 @@ def prepare(
     report = writing.claim(args.report, never=never, like=like, overwrite=args.overwrite)
     output = files.claim(elsewhere, never=asked.paths, like=like, overwrite=args.overwrite)
     defaults = asked.settings.defaults
-    node = held.enter_context(node_of(args.engine, asked))
+    node = stack.enter_context(node_of(args.engine, asked))
     measuring = measuring_of(
         asked,
         node=node,
@@ -344,7 +352,11 @@ def context_of(call: TuningCall) -> TuningContext:
 def conclude(
     call: TuningCall, lab: Executor, stop: Stop | None, *, wall_s: float
 ) -> tuple[Report, AdvisorError | None]:
-    """Write the result and complete the report: a dry run's if refused."""
+    """Write the result and complete the report: a dry run's if refused.
+
+    A config that was edited meanwhile refuses its result. What was measured is reported all the
+    same, with the values to write by hand.
+    """
     state = (stop or next_request(call.context, call.answers)).state
     winner = proven_candidate(state) if stop is not None else Candidate()
     written: tuple[Path, ...] = ()

@@ -85,26 +85,26 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     with measuring.trials() as run_trial:
         stand_in = None if measuring.machine.gpus else cards[0]
         plan = replace(PLAN, stand_in=stand_in, longest_s=0.0 if stand_in else None)
-        found = trace_program(asked, run_trial, plan)
-        half = autocast_too(asked, run_trial, plan, found)
-    if isinstance(found, Failure):
-        hint = NEEDS_CUDA if needs_cuda(found) and not measuring.machine.gpus else ""
-        return output.show_failure(found, hint, as_json=args.json)
-    traced, unit = found.traced, numbers.plural(found.traced.run.unit)
+        outcome = trace_program(asked, run_trial, plan)
+        half = autocast_too(asked, run_trial, plan, outcome)
+    if isinstance(outcome, Failure):
+        hint = NEEDS_CUDA if needs_cuda(outcome) and not measuring.machine.gpus else ""
+        return output.show_failure(outcome, hint, as_json=args.json)
+    traced, unit = outcome.traced, numbers.plural(outcome.traced.run.unit)
     entries, dtype = estimate.estimates(traced, cards, prices), traced.run.effects.dtype
     by_precision = estimate.precisions(traced, half, cards) if dtype == "float32" else []
     next_steps = [
-        next_step(measuring, found.change, entry, args.output, claim)
+        next_step(measuring, outcome.change, entry, args.output, claim)
         for entry in entries
-        if found.change
+        if outcome.change
         and entry.suggested
-        and (claim or found.change.document == COMMAND_LINE)
+        and (claim or outcome.change.document == COMMAND_LINE)
     ]
     for card in cards if claim else ():
         drawn = draw(traced, card, entries, unit)
         if drawn and claim:
             claim.write(figure_place(args.output, card.name), drawn)
-    remarks = notes(found, cards, entries)
+    remarks = notes(outcome, cards, entries)
     loader = loader_rate(traced.run)
     fields = {
         "ok": True,
@@ -114,7 +114,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         "batch": traced.own.batch,
         "loader_units_per_s": loader,
         "trains": traced.run.trains,
-        "stand_in": found.stand_in,
+        "stand_in": outcome.stand_in,
         "predictions": [asdict(entry) for entry in entries],
         "precisions": [asdict(entry) for entry in by_precision],
         "next": next_steps,

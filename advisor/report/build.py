@@ -132,7 +132,8 @@ def optimize_report(tuning: FinishedTuning) -> Report:
 def sides(tuning: FinishedTuning) -> tuple[Side, Side]:
     """Two columns of the table; equal without a change.
 
-    Rates are those of the comparison, at its ratio where throughput decides.
+    Rates are those of the comparison. Where throughput decides, that of after is before's
+    times the gain, so that a reader who divides them gets the gain of the headline.
     """
     state, gain = tuning.state, whole_gain(tuning)
     measured, tuned = dict(state.quality.before), dict(state.quality.after)
@@ -174,7 +175,8 @@ def quality_note(tuning: FinishedTuning) -> str:
 def runs_of(tuning: FinishedTuning, candidate: Candidate) -> list[Run]:
     """Sound runs of one configuration; two or more quiet ones stand alone.
 
-    They are of baseline and comparisons: a run of the search chose the candidate.
+    They are of baseline and comparisons. A run of the search chose the candidate among many, so
+    it is likelier than others to be fast by chance.
     """
     runs = [] if candidate.changes else list(tuning.state.originals)
     for comparison in tuning.lab.comparisons:
