@@ -140,8 +140,8 @@ def first_own_word(words: Sequence[str]) -> int:
             return at + 1
         interpreted = interpreted or _INTERPRETER.fullmatch(names[at]) is not None
     others = (at for at, is_launcher in enumerate(starts) if not is_launcher)
-    scripts = (at + 1 for at in others if not _LAUNCHERS_OWN.fullmatch(words[at]))
-    return next(scripts, len(words))
+    behind = (at + 1 for at in others if not _LAUNCHERS_OWN.fullmatch(words[at]))
+    return next(behind, len(words))
 
 
 def _flags(

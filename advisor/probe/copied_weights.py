@@ -160,8 +160,8 @@ def _copies(torch: Any, variables: Any, weights: list[Any]) -> Iterator[tuple[st
                 yield name, way + step
         if len(way) <= DEPTH:
             queue.extend(
-                (f"{name}{showing}", way + step, part)
-                for showing, step, part in parts
+                (f"{name}{suffix}", way + step, part)
+                for suffix, step, part in parts
                 if not isinstance(part, torch.Tensor)
             )
 

@@ -47,20 +47,24 @@ State = dict[str, "tuple[str, Any]"]
 def read(roots: dict[str, Any]) -> State:
     """Read what the `roots` hold, each with its path."""
     state: State = {}
-    for path, value, of_container in _walk(roots):
+    for path, value, is_own in _walk(roots):
         generator = generator_state(value)
         if generator is not None:
             state[path] = ("generator", generator)
-        elif of_container and _is_plain(value):
+        elif is_own and _is_plain(value):
             plain = value if isinstance(value, (bool, int, float)) else hash(value)
             state[path] = ("value", plain)
-        elif of_container:
+        elif is_own:
             state.update(_facts(path, value))
     return state
 
 
 def _walk(roots: dict[str, Any]) -> Iterator[tuple[str, Any, bool]]:
-    """Path and value of the parts, each once, and whether the program's own code made it."""
+    """Path and value of the parts, each once, and whether the program's own code made it.
+
+    Breadth first: where a dataset has more parts than MOST, those near to it are read, and they
+    are likelier than deep ones to be what items depend on.
+    """
     seen: set[int] = set()
     queue = deque((path, value, 0, True) for path, value in roots.items())
     left = MOST
@@ -274,7 +278,7 @@ def _attributes(value: Any, kind: type) -> Iterator[tuple[str, Any, bool]]:
 
 
 def _containers(kind: type) -> Iterator[tuple[str, Any]]:
-    """Containers that a class of the program holds for all of its objects."""
+    """Containers that a class of the program holds for all of its objects, as a cache may be."""
     for name, part in vars(kind).items() if _is_own(kind) else ():
         if isinstance(part, (dict, list, set, deque)) and not name.startswith("__"):
             yield name, part

@@ -178,6 +178,12 @@ def install(torch: Any, session: Session) -> None:
 
 
 def _fetching(session: Session) -> Any:
+    """Stand-in for a fetch that reads the dataset's state before and after the first few.
+
+    In whatever process makes items: the state is another in each worker's copy, and only there
+    is it seen to change.
+    """
+
     def fetch(original: Any, self: Any, index: Any) -> Any:
         number = self.__dict__.get(FETCHED, 0) + 1
         watched = session.passes_begun <= PASSES and session.diagnosis is None
@@ -387,7 +393,10 @@ def built(facts: dict[str, Any], torch: Any, loader: Any) -> None:
 
 
 def _never_returns(kind: type) -> bool:
-    """Return True for a stream that no code path ends: its generator cannot return."""
+    """Return True for a stream that no code path ends: its generator cannot return.
+
+    It has no pass that several workers could each repeat, as they do of other streams.
+    """
     import dis
 
     code = getattr(getattr(kind, "__iter__", None), "__code__", None)
@@ -451,7 +460,10 @@ def came(session: Session, iterator: Any, batch: Any, items: float) -> None:
 
 
 def asked_next(session: Session, iterator: Any) -> None:
-    """Note whether the work on the latest batch drew random numbers."""
+    """Note whether the work on the latest batch drew random numbers.
+
+    Where it did, two runs differ in the results of equal items, which are then not compared.
+    """
     current = iterator.__dict__.get(CURRENT)
     if current is None or current.generators is None:
         return
