@@ -314,18 +314,18 @@ def measure(arms: list[Arm], args: argparse.Namespace, started: float) -> dict[s
     first = arms[0].asked
     with contextlib.ExitStack() as stack:
         node = stack.enter_context(node_of(args.engine, first))
-        session = measuring_of(first, node=node, budget_s=args.budget, wait_s=args.wait)
-        executor = stack.enter_context(session.executor(started, earlier_calls=False))
+        measuring = measuring_of(first, node=node, budget_s=args.budget, wait_s=args.wait)
+        executor = stack.enter_context(measuring.executor(started, earlier_calls=False))
         executor.programs = {
-            arm.name: program_of(arm.asked, session.target) for arm in arms
+            arm.name: program_of(arm.asked, measuring.target) for arm in arms
         }
         warm_up(arms, executor, args.window)
-        session.progress.stage("compare")
+        measuring.progress.stage("compare")
         rounds = compare(sound(arms), executor, args)
         check_quality(sound(arms), executor)
     judge_gains(arms, rounds, args.threshold / 100)
     if rounds and args.ranks:
-        judge_scaling(arms, rounds, session.machine.cpus)
+        judge_scaling(arms, rounds, measuring.machine.cpus)
     verdicts = {arm.verdict for arm in arms}
     undecided = "undecided" if "undecided" in verdicts else "ok"
     notes = same_as_first(arms)

@@ -35,7 +35,7 @@ TRAINER_METHODS = {"train", "evaluate", "predict"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class PythonFile:
     """Text of a Python file, its tree, and its places as read."""
 
     code: str
@@ -48,12 +48,12 @@ class Source:
         return "\r\n" if "\r\n" in self.code else "\n"
 
 
-Edit = Callable[[Source], list[Splice] | None]
+Edit = Callable[[PythonFile], list[Splice] | None]
 """Change of a tree, and like splices of code; None if impossible."""
 
 
 def loader_edit(
-    line: int, values: Mapping[str, JsonScalar], source: Source
+    line: int, values: Mapping[str, JsonScalar], source: PythonFile
 ) -> list[Splice] | None:
     """Set literals of the DataLoader call at `line`, or of the only TrainingArguments.
 
@@ -75,7 +75,7 @@ def loader_edit(
     return _set_arguments(source, given[0], {names[n]: v for n, v in values.items()})
 
 
-def statement_edit(statement: str, source: Source) -> list[Splice] | None:
+def statement_edit(statement: str, source: PythonFile) -> list[Splice] | None:
     """Insert `statement`, which sets a flag of torch, after the first imports.
 
     None where the file has the flag already, since its own line may run later and win.
@@ -95,14 +95,14 @@ def statement_edit(statement: str, source: Source) -> list[Splice] | None:
     return [(at, at, source.newline * 2 + statement)]
 
 
-def _loader_names(source: Source) -> set[str]:
+def _loader_names(source: PythonFile) -> set[str]:
     """DataLoader, and its names in the file's imports."""
     aliases = (node for node in ast.walk(source.tree) if isinstance(node, ast.alias))
     return {"DataLoader", *(a.asname or a.name for a in aliases if a.name == "DataLoader")}
 
 
 def _set_arguments(
-    source: Source, call: ast.Call, values: Mapping[str, JsonScalar]
+    source: PythonFile, call: ast.Call, values: Mapping[str, JsonScalar]
 ) -> list[Splice] | None:
     """Splice `values` into `call`, and into the tree; None unless that is certain.
 
@@ -145,7 +145,7 @@ def _set_arguments(
     return splices or None
 
 
-def _names_literal(source: Source, written: ast.expr) -> bool:
+def _names_literal(source: PythonFile, written: ast.expr) -> bool:
     """True for a name that the module binds to a literal, and nothing binds again.
 
     The call gets the value that was tried; other uses of the name keep theirs.
@@ -178,7 +178,7 @@ def _bound_by(node: ast.AST) -> list[str]:
 
 
 def _override(
-    source: Source, splat: ast.keyword, values: dict[str, JsonScalar]
+    source: PythonFile, splat: ast.keyword, values: dict[str, JsonScalar]
 ) -> list[Splice]:
     """Override names that may be in `options`: `**{**options, "num_workers": 4}`."""
     start, end = source.places.span(splat.value)
@@ -197,7 +197,7 @@ LOSSES = ("loss", "crit")
 
 
 def autocast_edit(
-    line: int, device: str, dtype: str, source: Source, *, widen: bool
+    line: int, device: str, dtype: str, source: PythonFile, *, widen: bool
 ) -> list[Splice] | None:
     """Wrap the model's call at `line` in autocast; `widen`: then float32 again."""
     found = _statement(source, line)
@@ -230,14 +230,14 @@ def autocast_edit(
     return splices
 
 
-def _widened(source: Source, call: ast.Call) -> Splice:
+def _widened(source: PythonFile, call: ast.Call) -> Splice:
     _, end = source.places.span(call)
     inner = ast.Call(func=call.func, args=call.args, keywords=call.keywords)
     call.func, call.args, call.keywords = ast.Attribute(inner, "float", ast.Load()), [], []
     return end, end, ".float()"
 
 
-def _called(source: Source, line: int) -> dict[str, ast.Call]:
+def _called(source: PythonFile, line: int) -> dict[str, ast.Call]:
     """Calls of `model` or `self.model` at `line`: no loss, no known function."""
     functions = {
         getattr(node, "asname", None) or node.name
@@ -266,7 +266,7 @@ def _covers(node: ast.AST, line: int) -> bool:
 
 
 def _statement(
-    source: Source, line: int
+    source: PythonFile, line: int
 ) -> tuple[ast.stmt, list[ast.stmt], list[ast.AST]] | None:
     """Simple statement at `line`, its block, and its surroundings."""
     above: list[ast.AST] = []
@@ -304,7 +304,7 @@ def imports_torch(statements: Sequence[ast.stmt]) -> bool:
     )
 
 
-def behind(source: Source, node: ast.stmt) -> int | None:
+def behind(source: PythonFile, node: ast.stmt) -> int | None:
     """Offset of the end of a node's last line; None if it is shared."""
     _, end = source.places.span(node)
     rest = source.code[end:].partition("\n")[0]
@@ -317,7 +317,7 @@ def patch_of(path: Path, cwd: Path, edit: Edit) -> str | None:
     """Diff of `edit` for `git apply`; None unless edited as meant."""
     try:
         old = path.read_bytes().decode()
-        source = Source(code=old, tree=ast.parse(old), places=Places(old))
+        source = PythonFile(code=old, tree=ast.parse(old), places=Places(old))
         splices = edit(source)
         new = spliced(old, splices or [])
         is_meant = ast.dump(ast.parse(new)) == ast.dump(source.tree)

@@ -97,7 +97,7 @@ def begin_clock(session: Session) -> None:
     """Start the device clock once a card is in use."""
     card = cuda_events.card_in_use(session)
     if card is not None:
-        session.device = cuda_events.DeviceClock(session, card)
+        session.device = cuda_events.DeviceMarks(session, card)
         thread = threading.get_ident()
         session.watch_device = functools.partial(cuda_events.watch_device, session, thread)
         session.patches.on_undo(session.device_patches.undo)

@@ -35,7 +35,7 @@ WAITS = ("item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__", "
 MOVES = ("to", "cuda")
 
 
-class DeviceClock:
+class DeviceMarks:
     """Times of the card's work on the host's clock, from events in its stream."""
 
     def __init__(self, session: Session, card: int) -> None:

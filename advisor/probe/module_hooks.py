@@ -26,7 +26,7 @@ OUTSIDE = -1
 """Torch's number of the backward pass that a thread runs, where it runs none."""
 
 
-class Call(NamedTuple):
+class ModuleCall(NamedTuple):
     """Outermost call that runs."""
 
     module: Any
@@ -49,7 +49,7 @@ class Entrance:
             torch._C, "_current_graph_task_id", lambda: OUTSIDE
         )
         self._hook: Callable[[Any, Any], None] | None = hook
-        self._inside: dict[int, Call | None] = {}
+        self._inside: dict[int, ModuleCall | None] = {}
         """Threads whose modules are inner ones, with the call if it is one of a module."""
         self._lock = threading.Lock()
         """Two threads may begin and end calls of one module."""
@@ -71,7 +71,7 @@ class Entrance:
         self.want(True)
 
     @property
-    def call(self) -> Call | None:
+    def call(self) -> ModuleCall | None:
         """Module's call that this thread runs."""
         return self._inside.get(threading.get_ident())
 
@@ -94,7 +94,7 @@ class Entrance:
         self._inside.pop(threading.get_ident(), None)
         self.reopen()
 
-    def calls(self, call: Call) -> None:
+    def calls(self, call: ModuleCall) -> None:
         """Note which call of a module this thread runs."""
         self._inside[threading.get_ident()] = call
 
@@ -112,7 +112,7 @@ class Entrance:
         """This thread runs a part of a backward pass."""
         return bool(self._backward_of() != OUTSIDE)
 
-    def begin(self, call: Call, after: Callable[..., None]) -> None:
+    def begin(self, call: ModuleCall, after: Callable[..., None]) -> None:
         """Call `after` at the end of an outermost call."""
         module = call.module
         with self._lock:
@@ -122,7 +122,7 @@ class Entrance:
             if ALWAYS in module.__dict__:
                 module._forward_hooks_always_called[POST] = True
 
-    def end(self, module: Any) -> Call | None:
+    def end(self, module: Any) -> ModuleCall | None:
         """Finish this thread's call of a module; None if it runs another one."""
         with self._lock:
             call = self.call
@@ -180,7 +180,7 @@ def install(torch: Any, session: Session) -> None:
             if entry is None:
                 entrance.vacate()
                 return
-            entrance.begin(Call(module, entry, clock()), after)
+            entrance.begin(ModuleCall(module, entry, clock()), after)
         except Exception as problem:
             session.step_aside(problem)
             return
@@ -314,7 +314,7 @@ def _around(session: Session, module: Any, call: Any, args: Any, kwargs: Any) ->
         try:
             if outermost and module is not None and not compiling_of(session.torch)():
                 entry = _enter(session, module)
-                entrance.calls(Call(module, entry, clock()))
+                entrance.calls(ModuleCall(module, entry, clock()))
         except Exception as problem:
             session.step_aside(problem)
         start = clock()

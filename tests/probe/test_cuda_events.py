@@ -47,7 +47,7 @@ def marks_after(running_s: float, monkeypatch: pytest.MonkeyPatch) -> list[float
     )
     recorder = SimpleNamespace(add=found.append)
     session = SimpleNamespace(torch=SimpleNamespace(cuda=cuda), recorder=recorder, counting=False)
-    device = cuda_events.DeviceClock(session, 0)
+    device = cuda_events.DeviceMarks(session, 0)
     while Event.card_s < running_s:  # a program marks its steps all the time
         Event.card_s += 10.0
         device.queue(Event.card_s)
