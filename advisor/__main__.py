@@ -169,6 +169,11 @@ def _no_such_command(name: str, argv: list[str]) -> str:
 
 
 def main(argv: list[str] | None = None) -> None:
+    """Run one command and exit with its code.
+
+    Our own errors and the system's are told in a sentence. Any other exception is a fault of
+    gpu-advisor, and its traceback is shown.
+    """
     argv = sys.argv[1:] if argv is None else argv
     _show_any_name()
     try:

@@ -141,7 +141,10 @@ def take(command: Sequence[str]) -> Readings:
 
 
 def ask(command: Sequence[str], question: str, answer: TypeAdapter[Answer]) -> Answer | str:
-    """Answer of `torch_info` in the user's Python, or why none."""
+    """Answer of `torch_info` in the user's Python, or why none.
+
+    Its source is handed over as text: gpu-advisor need not be installed in that Python.
+    """
     program = asking(command, os.environ.get("PATH"))
     if program is None:
         return (

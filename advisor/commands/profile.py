@@ -154,17 +154,17 @@ def in_order(unused: str, text: str, *limits: str) -> str:
     return "\n\n".join(filter(None, (unused, first, *limits, rest)))
 
 
-def memo(runs: tuple[Run, ...], found: Bottleneck) -> str:
+def memo(runs: tuple[Run, ...], diagnosis: Bottleneck) -> str:
     """Memo: the bottleneck, then its evidence."""
     run = typical(runs)
     sections = {
         "Measured": _measured(runs, run),
         "Where the time goes": (*bottleneck.parts_of_time(runs), *bottleneck.networks(run)),
         "Memory of a step at its peak": bottleneck.footprint_lines(run),
-        "Evidence": tuple(found.evidence),
+        "Evidence": tuple(diagnosis.evidence),
         "Notes": run.notes,
     }
-    parts = [found.sentence]
+    parts = [diagnosis.sentence]
     for title, lines in sections.items():
         if lines:
             parts.append("\n".join([title, *(f"  {line}" for line in lines)]))

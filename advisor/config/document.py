@@ -143,7 +143,11 @@ class Document:
         return f" {text}" if old == "" else text
 
     def _verified(self, edits: dict[str, Splice], expected: dict[str, JsonScalar]) -> bytes:
-        """Splice, parse again and verify the differences."""
+        """Splice, parse again and verify that no other value has changed.
+
+        Anchors, references and keys that are set twice let one edit change several values, in
+        more ways than could be listed. What the result reads as shows them all.
+        """
         content = self.spliced(edits.values())
         try:
             after = parse(content, self.format, self.name, self.options)
@@ -225,6 +229,7 @@ def of_command(command: Sequence[str], options: Sequence[Option] = ()) -> Docume
 
 
 def masked_diff(before: Document, after: Document, name: str) -> str:
+    """Unified diff of two documents, with secrets masked in both."""
     old, new = (_masked(side).splitlines(keepends=True) for side in (before, after))
     lines = difflib.unified_diff(old, new, f"a/{name}", f"b/{name}", n=2)
     return "".join(line if line.endswith("\n") else line + "\n" for line in lines)

@@ -60,6 +60,7 @@ def run_git(cwd: Path, *args: str) -> subprocess.CompletedProcess[str]:
 def _run(
     cwd: Path, options: Sequence[str], args: Sequence[str]
 ) -> subprocess.CompletedProcess[str]:
+    """Run git without the caller's GIT_ variables, which may name another repository."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
     try:
         return subprocess.run(

@@ -92,6 +92,7 @@ def _stacks(session: Session) -> None:
 
 
 def _chain_excepthook(session: Session) -> None:
+    """Note the exception that ends the process, then call the hook that stood there."""
     before = sys.excepthook
 
     def hook(kind: Any, problem: Any, trace: Any) -> None:

@@ -209,6 +209,8 @@ def _resized(given: dict[str, Any], batch: int) -> bool:
 
 
 def _non_blocking(torch: Any, override: AppliedOverride) -> None:
+    """Let copies from the host be queued, where the program does not say either way."""
+
     def copy(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
         stated = "non_blocking" in kwargs or any(isinstance(arg, bool) for arg in args)
         if stated or override.session.muted or self.device.type != "cpu":
@@ -222,7 +224,10 @@ def _non_blocking(torch: Any, override: AppliedOverride) -> None:
 
 
 def _fused(torch: Any, override: AppliedOverride) -> None:
-    """Make an optimizer fused where all its parameters are on a GPU."""
+    """Make an optimizer fused where all its parameters are on a GPU.
+
+    One of which the program says that it is to be fused, or is not, stays as it is.
+    """
 
     @override.session.patches.wrap(torch.optim.Optimizer, "__init__")
     def __init__(build: Any, self: Any, params: Any, defaults: Any) -> None:
@@ -249,6 +254,7 @@ _asked: AppliedOverride | None = None
 
 
 def _autocast(torch: Any, override: AppliedOverride, module: Any) -> str | None:
+    """Put autocast around the module's forward, from its next call on."""
     global _dtype, _asked
     _dtype, _asked = getattr(torch, override.value), override
     hooks = (
@@ -268,7 +274,10 @@ def _enter_autocast(module: Any, args: Any) -> None:
 
 
 def _leave_autocast(module: Any, args: Any, output: Any) -> Any:
-    """Leave autocast; a result that is one tensor goes on in float32."""
+    """Leave autocast; a result that is one tensor goes on in float32.
+
+    The program's own code behind the forward, such as its loss, knows of no other type.
+    """
     stack = _open.__dict__.get("stack")
     if not stack:  # the hooks were put in this call
         return output
@@ -301,7 +310,12 @@ def _laid_out(module: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _compile(torch: Any, override: AppliedOverride, module: Any) -> str | None:
-    """Compile the forward alone, and keep its hooks."""
+    """Compile the forward alone, and keep its hooks.
+
+    The compiled forward stands in for the module's own during a call only. So the hooks, the
+    program's and ours, run around compiled code and are no part of it. Calls that compiled, and
+    a few after them, are marked as warm-up.
+    """
     if not hasattr(module, "_compiled_call_impl"):
         return f"torch {torch.__version__} cannot compile a module in place"
     if any_compiled(module):

@@ -27,7 +27,11 @@ EMBEDDED = "data:image/svg+xml;base64,"
 
 
 def page(report: Report) -> str:
-    """`report` as a page with its figures inside."""
+    """`report` as a page with its figures inside.
+
+    A report quotes the program: names, errors, lines of code. Whatever they spell, the page has
+    no link, no image but its own figures, and no script but ours, whose digest it names.
+    """
     images = {
         quote(figure_file(report.report, name)): EMBEDDED + base64.b64encode(svg).decode()
         for name, svg in figures.draw(report).items()

@@ -168,7 +168,10 @@ _RECORD = TypeAdapter(ProcessRecord)
 
 
 def parse(pid: int, data: bytes) -> ProcessRecord:
-    """Parse the record of `pid`; `unread` lists omissions."""
+    """Parse the record of `pid`; `unread` lists omissions.
+
+    A field that does not fit is left out by itself, so that one of them hides no other.
+    """
     try:
         content = from_json(data)
     except ValueError as problem:
