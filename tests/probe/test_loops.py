@@ -79,7 +79,8 @@ def test_items_of_an_iterative_sampler_are_told_apart(tmp_path, command, rounds,
     outcome = python(tmp_path, *command)
     reading = outcome.measured
     assert reading.step_kind == "root forward"
-    assert (reading.effects.forwards_per_unit, reading.effects.batch) == (rounds, batch)
+    assert reading.effects.forwards_per_unit == rounds
+    assert reading.effects.batch == batch
     assert close(reading.units_per_s, outcome.true_rate())
 
 
@@ -110,7 +111,8 @@ def test_validations_are_measured_where_they_are_asked_for(tmp_path, batches) ->
     """The training between them is none of their time."""
     plan = MeasurePlan(measure_s=0.6, min_steps=10, validation=True)
     reading = python(tmp_path, "ok_loaders.py", str(batches), plan=plan).measured
-    assert (reading.step_kind, reading.effects.batch) == ("loader batch", 10)
+    assert reading.step_kind == "loader batch"
+    assert reading.effects.batch == 10
     assert reading.effects.trains == "optimizer"
     assert reading.units_per_s <= 10 / 0.002, "a batch of it sleeps so long"
     assert reading.shares.compute + reading.shares.data_wait + reading.shares.other > 0.9
@@ -124,7 +126,8 @@ def test_two_ranks_of_which_one_is_slow(tmp_path) -> None:
     outcome = python(tmp_path, "ok_ranks.py", "fork", env=env)
     reading = outcome.measured
     assert outcome.exit_code == 0, outcome.stderr
-    assert (reading.ranks, len(reading.rank_units_per_s)) == (2, 2)
+    assert reading.ranks == 2
+    assert len(reading.rank_units_per_s) == 2
     assert close(reading.units_per_s, outcome.true_rate("0") + outcome.true_rate("1"))
     assert len({record.steps for record in outcome.records if record.state == "stopped"}) == 1
     slow, fast = sorted(reading.rank_units_per_s)
@@ -144,7 +147,8 @@ def test_the_loader_alone_at_each_worker_count(tmp_path) -> None:
     plan = MeasurePlan(measure_s=0.5, min_steps=10, ceilings_workers=(0, 1), ceilings_s=0.3)
     outcome = python(tmp_path, "ok_train.py", "--workers", "1", "--sleep", "0.1", plan=plan)
     reading = outcome.measured
-    assert (outcome.exit_code, [each.workers for each in reading.ceilings]) == (0, [0, 1])
+    assert outcome.exit_code == 0
+    assert [each.workers for each in reading.ceilings] == [0, 1]
     assert all(entry.units_per_s > reading.units_per_s for entry in reading.ceilings)
 
 
@@ -250,7 +254,8 @@ def test_a_batch_that_neither_the_loader_nor_a_layer_tells_is_a_step(
     """Rows of sequences in one are no samples; where the two disagree a layer is believed."""
     code = FLAT.format(net=net, collate=collate)
     reading = in_a_file(tmp_path, code).measured
-    assert (reading.unit, reading.effects.batch) == (unit, batch)
+    assert reading.unit == unit
+    assert reading.effects.batch == batch
 
 
 SORTED = """
@@ -300,7 +305,8 @@ def test_what_loader_workers_cost_is_told_beside_their_rate(tmp_path) -> None:
     plan = MeasurePlan(measure_s=0.3, min_steps=8, ceilings_workers=(0, 2), ceilings_s=0.5)
     outcome = python(tmp_path, "whatif_train.py", str(config), plan=plan)
     alone, by_two = outcome.measured.ceilings
-    assert (alone.workers, alone.worker_gib) == (0, None)
+    assert alone.workers == 0
+    assert alone.worker_gib is None
     assert by_two.workers == 2
     assert by_two.busy_cpus is not None
     assert 0 < by_two.busy_cpus < 2

@@ -102,11 +102,13 @@ def test_ranks_add_up() -> None:
     """Rates are summed over ranks, in the order of rank; rank 0 speaks for the rest."""
     ranks = [process(9 - n, 10.0 + n, rank=n, world_size=3, ppid=n) for n in (0, 1, 2)]
     run = run_of(*(with_batch(each, 8.0 * (1 + each.rank)) for each in ranks))
-    assert (run.effects.batch, run.effects.group_batch) == (8.0, 48.0)
+    assert run.effects.batch == 8.0
+    assert run.effects.group_batch == 48.0
     assert run.rank_units_per_s == (10.0, 11.0, 12.0)
     assert run.units_per_s == 33.0
     assert run.windows == (33.0, 33.0)
-    assert (run.peak_mem_gib, run.effects.world_size) == (1.5, 3)
+    assert run.peak_mem_gib == 1.5
+    assert run.effects.world_size == 3
 
 
 def test_a_straggler_speaks_for_the_shares() -> None:
@@ -136,7 +138,8 @@ def test_a_straggler_on_cards_is_who_waits_least_for_the_exchange() -> None:
     late = rank(1, compute=0.3, exchange=0.05, other=0.65)
     run = run_of(waits, late)
     assert run.straggler is not None
-    assert (run.straggler.rank, run.straggler.part) == (1, "other")
+    assert run.straggler.rank == 1
+    assert run.straggler.part == "other"
     assert (run.straggler.own_ms, run.straggler.others_ms) == pytest.approx((95.0, 40.0))
     alike = rank(1, compute=0.3, exchange=0.6, other=0.1)
     assert run_of(waits, alike).straggler is None
@@ -148,7 +151,8 @@ def test_ranks_that_exchange_nothing_update_alone(collectives, batch) -> None:
     more = {"world_size": 2, "collectives": collectives}
     ranks = [process(n, 10.0, rank=n, ppid=n, **more) for n in (0, 1)]
     run = run_of(*(with_batch(each, 8.0) for each in ranks))
-    assert (run.ranks, run.effects.group_batch) == (2, batch)
+    assert run.ranks == 2
+    assert run.effects.group_batch == batch
 
 
 def test_a_rank_without_a_window_is_noted_and_not_dropped() -> None:
@@ -168,7 +172,10 @@ def test_processes_side_by_side_are_one_job() -> None:
     one = run_of(process(3, 10.0, ceilings=ceilings))
     assert one.ceilings[0].units_per_s == 90.0
     both = run_of(*(process(n, 10.0, ceilings=ceilings) for n in (3, 4)))
-    assert (both.units_per_s, both.ranks, both.effects.group_size, both.notes) == (20.0, 2, 1, ())
+    assert both.units_per_s == 20.0
+    assert both.ranks == 2
+    assert both.effects.group_size == 1
+    assert both.notes == ()
     assert both.ceilings == ()
 
 
@@ -214,7 +221,9 @@ def test_what_is_no_record_of_this_version_says_why(data) -> None:
     """Cut short, hostile, or of another version: a process that booted, with the reason."""
     found = parse(7, data)
     assert found.unread
-    assert (found.pid, found.state, found.measurement.run) == (7, "booted", None)
+    assert found.pid == 7
+    assert found.state == "booted"
+    assert found.measurement.run is None
 
 
 @pytest.mark.parametrize(
@@ -231,7 +240,8 @@ def test_what_is_wrong_in_a_record_is_left_out_and_named(wrong, named) -> None:
     found = parse(7, json.dumps(content(7, **wrong)).encode())
     assert found.unread
     assert named in found.unread
-    assert (found.state, found.steps) == ("stopped", 10)
+    assert found.state == "stopped"
+    assert found.steps == 10
 
 
 @pytest.mark.parametrize(
@@ -276,7 +286,8 @@ def test_a_record_says_nothing_of_its_measurement() -> None:
     claimed = content(7, measurement={"run": {"units_per_s": 1e9}}, losses=[1.0, math.inf])
     found = parse(7, json.dumps(claimed).encode())
     assert found.measurement.run is None
-    assert (found.losses, found.unread) == ((1.0, math.inf), None)
+    assert found.losses == (1.0, math.inf)
+    assert found.unread is None
 
 
 def test_only_regular_files_of_a_sane_size_are_opened(tmp_path) -> None:
