@@ -1,11 +1,10 @@
 """Memory taken by torch's caching allocator for a step.
 
-A sum of the live tensors is less than what a card must have: torch asks CUDA for segments,
-cuts blocks out of them, and keeps a segment until all of its blocks are free. So the storages of
-a traced step are replayed, by the rules of torch's CUDACachingAllocator: sizes are rounded to
-512 bytes; up to 1 MiB come from segments of 2 MiB, up to 10 MiB of 20 MiB, others of sizes rounded
-to 2 MiB. Free blocks are split if enough is left, and merged. A full card first gets unused
-segments back.
+The sum of the live tensors is less than what a card must have: torch asks CUDA for segments, cuts
+blocks out of them, and keeps them for later. So the storages of a traced step are replayed, by
+the rules of torch's CUDACachingAllocator: sizes are rounded to 512 bytes; up to 1 MiB come from
+segments of 2 MiB, up to 10 MiB of 20 MiB, others of sizes rounded to 2 MiB. Free blocks are
+split if enough is left, and merged. A full card first gets unused segments back.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def parse(content: Mapping[str, object], batch: float) -> Trace:
     """Trace from the recorder's entry, untrusted. Raises pydantic.ValidationError.
 
     Storages that are freed together are put in order: theirs is one of Python's reference counts
-    and differs between two runs, which must match event by event to give a line.
+    and may differ between two runs, which must match event by event to give a line.
     """
     trace = _TRACE.validate_python({**content, "batch": batch})
     runs = itertools.groupby(trace.events, lambda event: event < 0)

@@ -231,7 +231,7 @@ def _shut_kernel(root: str) -> None:
 def _lay_over(lower: str, target: str, folder: str) -> None:
     """Mount `lower` at `target`, with what is written there in a layer in `folder`.
 
-    `userxattr`: the marks of removed files are attributes that need no privilege.
+    `userxattr`: the layer's own marks are kept in attributes that need no privilege.
     """
     upper, work = os.path.join(folder, "upper"), os.path.join(folder, "work")
     opened = []
