@@ -61,7 +61,10 @@ def run(
     command: list[str] | None,
     tune: Callable[[argparse.Namespace, list[str] | None], Report],
 ) -> int:
-    """Tune on one engine after another; return the largest exit code."""
+    """Tune on one engine after another; return the largest exit code.
+
+    An engine that fails ends nothing: its error stands in its row of the page.
+    """
     if args.output is not None or len(args.configs) > 1:
         msg = "Several engines take one config and name the tuned ones. Leave out --output."
         raise UsageError(msg)

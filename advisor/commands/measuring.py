@@ -33,6 +33,7 @@ def program_of(
     allow_writes: bool = False,
     seed: int | None = None,
 ) -> Program:
+    """Program that a call runs. Output folders that it names lead into each trial's scratch."""
     return Program(
         configs=asked.configs,
         command_line=asked.command_line,

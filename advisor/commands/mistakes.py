@@ -256,11 +256,11 @@ def _reads_no_argument(script: Path, text: str) -> bool:
 def _imported(script: Path) -> set[str]:
     """Packages that `script` imports whatever happens."""
     names = set()
-    for each in _body(script):
-        if isinstance(each, ast.Import):
-            names |= {alias.name.partition(".")[0] for alias in each.names}
-        elif isinstance(each, ast.ImportFrom) and not each.level:
-            names.add((each.module or "").partition(".")[0])
+    for statement in _body(script):
+        if isinstance(statement, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in statement.names}
+        elif isinstance(statement, ast.ImportFrom) and not statement.level:
+            names.add((statement.module or "").partition(".")[0])
     return names
 
 
@@ -268,9 +268,9 @@ def relative_import(call: Typed) -> str:
     """A module of a package that is started as a file finds no package."""
     script = call.script
     relative = (
-        each.level
-        for each in _body(script)
-        if isinstance(each, ast.ImportFrom) and each.level
+        statement.level
+        for statement in _body(script)
+        if isinstance(statement, ast.ImportFrom) and statement.level
     )
     level = next(relative, 0)
     if script is None or not level:
@@ -289,7 +289,7 @@ def relative_import(call: Typed) -> str:
 def asks(call: Typed) -> str:
     """`input()` on the way that every run takes: a trial has no keyboard."""
     body = list(_body(call.script))
-    functions = {each.name: each for each in body if isinstance(each, ast.FunctionDef)}
+    functions = {part.name: part for part in body if isinstance(part, ast.FunctionDef)}
     seen: set[str] = set()
     todo = list(body)
     while todo:
@@ -300,9 +300,9 @@ def asks(call: Typed) -> str:
         if not isinstance(statement, ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign):
             continue
         names = [
-            each.func.id
-            for each in ast.walk(statement)
-            if isinstance(each, ast.Call) and isinstance(each.func, ast.Name)
+            node.func.id
+            for node in ast.walk(statement)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
         ]
         if "input" in names and "input" not in functions:
             asked = f"Line {statement.lineno} of {call.script} asks by input()"
@@ -357,10 +357,10 @@ def _body(script: Path | None) -> Iterator[ast.stmt]:
         tree = ast.parse(script.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
         return
-    for each in tree.body:
-        yield each
-        if isinstance(each, ast.If) and "__main__" in ast.dump(each.test):
-            yield from each.body
+    for statement in tree.body:
+        yield statement
+        if isinstance(statement, ast.If) and "__main__" in ast.dump(statement.test):
+            yield from statement.body
 
 
 Check = Callable[[Typed], str]
@@ -439,11 +439,11 @@ def check_words(call: Typed) -> None:
     if call.command:
         blocks = itertools.groupby(call.command, key=lambda word: word == SEPARATES)
         commands = [tuple(block) for is_separator, block in blocks if not is_separator]
-        each = [replace(call, command=block) for block in commands]
-        refuse(check(one) for one in each for check in WORDS)
+        calls = [replace(call, command=block) for block in commands]
+        refuse(check(one) for one in calls for check in WORDS)
         elsewhere = any(word.startswith("--engine") for word in call.words)
         if call.name in MEASURE and not elsewhere:
-            refuse(check(one) for one in each for check in PROGRAM)
+            refuse(check(one) for one in calls for check in PROGRAM)
 
 
 def check_configs(paths: Sequence[Path], call: Typed) -> None:

@@ -93,7 +93,11 @@ def orders(seed: int) -> Iterator[tuple[Arm, Arm]]:
 
 @dataclass(kw_only=True)
 class GateMeasurement:
-    """Timed part of a gate."""
+    """Timed part of a gate: warm-ups, then pairs until each program is decided.
+
+    Programs take turns, a pair each. So a host that changes its speed meets all of them, and none
+    spends the budget before the others have begun.
+    """
 
     processes: ProcessRunner
     selected: tuple[GateProgram, ...]
@@ -195,7 +199,11 @@ class GateMeasurement:
         return f"a pair takes about {numbers.duration(pair_s)}, so {pairs} take {takes}"
 
     def _open(self) -> list[GateProgram]:
-        """Programs that another pair could still decide."""
+        """Programs that another pair could still decide.
+
+        A verdict comes at a look alone. Where the budget does not hold the pairs up to the next
+        one, further pairs would decide nothing, and the program is stopped with what it has.
+        """
         entries, looks, still_open = tuple(self.programs.values()), self.rule.looks, []
         for program in self.selected:
             entry = self.programs[program.name]
@@ -219,7 +227,7 @@ class GateMeasurement:
         )
 
     def _measure_pair(self, program: GateProgram) -> None:
-        """Run the next pair; one that does not count is repeated alike."""
+        """Run the next pair; one that does not count is repeated, in the same order."""
         entry = self.programs[program.name]
         order = next(itertools.islice(orders(self.inputs.seed), len(entry.kept), None))
         runs = {arm: self._run(program, arm) for arm in order}

@@ -302,7 +302,10 @@ class Connection:
         return answer
 
     def close(self, limit_s: float = CLOSE_S) -> None:
-        """End the agent; it removes what it made."""
+        """End the agent; it removes what it made.
+
+        It is asked first, by the end of its input, and then told by signals, ever harder.
+        """
         process, self._process = self._process, None
         if process is None:
             return
