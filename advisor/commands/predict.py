@@ -166,7 +166,11 @@ class TracedProgram:
 def trace_program(
     asked: invocation.Invocation, run_trial: RunTrial, plan: MeasurePlan
 ) -> TracedProgram | Failure:
-    """Trace the program with a card or without, then with another batch."""
+    """Trace the program with a card or without, then with another batch.
+
+    Two batches whose steps did the same operations give every other by a line. Where the first
+    other batch took another way through the program, the next one is tried.
+    """
     refused = ""
     first = run_trial(plan, Candidate())
     if isinstance(first, Failure) and plan.stand_in and first.kind != "interrupted":

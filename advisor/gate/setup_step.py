@@ -159,7 +159,12 @@ def shown_paths(
     links: Sequence[str] = (),
     environ: Mapping[str, str] = os.environ,
 ) -> tuple[str, ...]:
-    """Paths needed in hidden folders: checkout, interpreters and caches."""
+    """Paths needed in hidden folders: checkout, interpreters and caches.
+
+    What lies in a home is hidden from foreign code, and much that it cannot run without lies
+    there. So what PATH, the command and the caches' variables name is shown again; a folder
+    that has a hidden one inside is not.
+    """
     repository = git(
         checkout.top, "rev-parse", "--path-format=absolute", "--git-common-dir"
     )

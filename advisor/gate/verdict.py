@@ -67,6 +67,7 @@ def why_again(base: RunEntry, head: RunEntry, *, needs_quiet: bool = False) -> s
 
 
 def why_discard(base: Telemetry, head: Telemetry) -> str | None:
+    """Reason by the card: what held its clocks, others at work on it, or clocks that differ."""
     for arm, readings in (("base", base), ("head", head)):
         for reason, share in readings.event_reasons:
             if reason in HARMFUL_EVENT_REASONS and share > REASON_SHARE:
@@ -77,6 +78,10 @@ def why_discard(base: Telemetry, head: Telemetry) -> str | None:
 
 
 def _clock_offset(base: Telemetry, head: Telemetry) -> str | None:
+    """Reason by clocks that moved within a run or differ between the arms; None at a power cap.
+
+    At the cap clocks follow the work: an arm that draws more is held back more, and is slower.
+    """
     if not base.sm_clock_mhz or head.sm_clock_mhz is None:
         return None
     if max(dict(r.event_reasons).get(POWER_CAP, 0.0) for r in (base, head)) > REASON_SHARE:
@@ -92,6 +97,7 @@ def _clock_offset(base: Telemetry, head: Telemetry) -> str | None:
 
 
 def why_disturbed(base: RunEntry, head: RunEntry) -> str | None:
+    """What others did on the CPUs during the runs, in words; None if nothing."""
     disturbed = [run for run in (base, head) if run.others.disturbed]
     return (
         " and ".join(f"{in_words(run.others)} during {run.arm}" for run in disturbed)
@@ -113,7 +119,10 @@ def too_many_discarded(pairs: Sequence[PairEntry]) -> bool:
 
 
 def statement(pairs: Sequence[PairEntry]) -> str:
-    """State of the counted pairs, with the reason: `GateRecord.validity`."""
+    """State of the counted pairs, with the reason: `GateRecord.validity`.
+
+    `verified` says that every reading was there and that none objected.
+    """
     kept = [pair for pair in pairs if not pair.discarded]
     runs = [run for pair in kept for run in pair.runs]
     if not runs:
@@ -143,7 +152,12 @@ WORK_TOLERANCE = 0.01
 def decide(
     programs: Sequence[ProgramEntry], inputs: Inputs, mode: Mode = "ab"
 ) -> GateRecord:
-    """Verdict on all `programs`; on equal code none is a regression."""
+    """Verdict on all `programs`; on equal code none is a regression.
+
+    Workloads whose rates trend along their items are judged a second time, without what later
+    items may explain. In the mode `noise` both arms are one code, so a regression tells that
+    nothing can be measured on this runner.
+    """
     comparisons = [
         comparison for program in programs for comparison in matched(program, inputs)
     ]
@@ -285,13 +299,18 @@ def _without_base(
 
 
 def _may_be_missing(workload: ComparisonKey, inputs: Inputs) -> bool:
+    """True if the call declared that it was removed."""
     return bool({workload.name, workload.benchmark} & set(inputs.allow_removed))
 
 
 def matched(
     program: ProgramEntry, inputs: Inputs
 ) -> Iterator[FigureComparison | WorkloadVerdict | str]:
-    """Comparisons, verdicts without comparison, and notes."""
+    """Comparisons, verdicts without comparison, and notes.
+
+    Whatever either arm has measured is matched, so that nothing passes by being left out. It is
+    no comparison where an arm lacks it, measures it otherwise, or does less work in it.
+    """
     closed, pairs = without_pairs(program, inputs), len(program.kept)
     if not pairs and not closed:
         stated = f"no pair was measured ({program.stopped or 'not begun'})"

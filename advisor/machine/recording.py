@@ -85,7 +85,11 @@ UNNAMED = "the driver does not say which programs work on the card"
 def summed_up(
     samples: Sequence[GpuSample], gaps: Mapping[str, str], start: float, end: float
 ) -> Telemetry:
-    """Mean readings of a card over the window, with each gap's reason."""
+    """Mean readings of a card over the window, with each gap's reason.
+
+    Utilisation and power are the driver's means over up to LAG_S, so the first ones of a window
+    are of the time before it. Clocks are those of a card at work: an idle one lowers them.
+    """
     inside = [sample for sample in samples if start <= sample.time <= end]
     later = [sample for sample in inside if sample.time >= start + LAG_S]
     tells_load = any(_is_busy(sample) is not None for sample in inside)

@@ -199,7 +199,11 @@ LOSSES = ("loss", "crit")
 def autocast_edit(
     line: int, device: str, dtype: str, source: PythonFile, *, widen: bool
 ) -> list[Splice] | None:
-    """Wrap the model's call at `line` in autocast; `widen`: then float32 again."""
+    """Wrap the model's call at `line` in autocast; `widen`: then float32 again.
+
+    Each line of the statement is indented by one level. Inside a text of several lines that
+    would change the text: `patch_of` sees it, and no patch is shown.
+    """
     found = _statement(source, line)
     if found is None or not imports_torch(source.tree.body):
         return None
@@ -314,7 +318,11 @@ def behind(source: PythonFile, node: ast.stmt) -> int | None:
 
 
 def patch_of(path: Path, cwd: Path, edit: Edit) -> str | None:
-    """Diff of `edit` for `git apply`; None unless edited as meant."""
+    """Diff of `edit` for `git apply`; None unless edited as meant.
+
+    An edit is made twice: in the tree, and as splices of the text, which keep its comments and
+    layout. It is shown only where the new text parses into the new tree.
+    """
     try:
         old = path.read_bytes().decode()
         source = PythonFile(code=old, tree=ast.parse(old), places=Places(old))

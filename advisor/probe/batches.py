@@ -72,7 +72,12 @@ class Counter:
             return self.expected or 1.0
 
     def _search(self, batch: Any) -> float:
-        """Find what counts the items: the size asked for, or the commonest."""
+        """Find what counts the items: the size asked for, or the commonest.
+
+        In this order: a first axis or a sequence of the size asked for, the least deep one; a
+        second axis of it, where time comes first; an item without a batch axis; else the size
+        that most first axes have.
+        """
         tensors: list[tuple[float, float, Path]] = []
         sequences: list[tuple[float, float, Path]] = []
         second: list[tuple[float, float, Path]] = []  # where the first axis is time

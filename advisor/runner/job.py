@@ -62,7 +62,11 @@ class Job:
 
 
 def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
-    """Prepare the job of `trial` for `environ`. Raises UsageError."""
+    """Prepare the job of `trial` for `environ`. Raises UsageError.
+
+    The probe comes in by PYTHONPATH and PATH alone: so it is in every Python that the program
+    starts with its environment, and no file of the program or its installation is touched.
+    """
     scratch = Path(trial.scratch).resolve()
     trackers = scratch / "trackers"
     tmp = scratch / "tmp"

@@ -105,7 +105,11 @@ def full_space(
 
 
 def denied_write(policy: SandboxPolicy, lines: Sequence[str], cwd: str) -> Failure | None:
-    """Explain the first line on a write denied only by the isolation."""
+    """Explain the first line on a write denied only by the isolation.
+
+    The host may deny a write itself, and then the program's own message is the better one. So
+    a line counts if it names a path that only we deny, or none as some libraries do.
+    """
     for line in lines:
         pathless = policy.kind == "landlock" and DENIED_WITHOUT_A_PATH.search(line)
         if not pathless and not DENIED.search(line):

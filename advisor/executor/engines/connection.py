@@ -374,7 +374,11 @@ class Connection:
                 process.stdin.flush()
 
     def _hear(self, key: str, silence_s: float | None) -> dict[str, Any]:
-        """Wait for the message with `key`. Raises NodeLostError."""
+        """Wait for the message with `key`. Raises NodeLostError.
+
+        Whatever comes is a sign of life, and other messages are passed on to their listeners. A
+        cancellation is told once; the answer then comes as soon as the trial has ended.
+        """
         heard, cancelled = time.monotonic(), False
         while True:
             if self.cancel.is_set() and not cancelled:
