@@ -115,6 +115,7 @@ class LoadMonitor:
         return judge(self.readings, start, end, len(self._cpus))
 
     def _read(self) -> LoadReading:
+        """CPU time of this trial's tree, of trials beside it, and of every other process."""
         run = {process.pid for process in tree(self._root)}
         roots = {
             process.pid: root for root in RUNNING - {self._root} for process in tree(root)

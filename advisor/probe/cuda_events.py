@@ -134,7 +134,11 @@ class DeviceMarks:
 
 
 def watch_device(session: Session, thread: int) -> None:
-    """Record the device copies and waits of one thread, which is the loop's."""
+    """Record the device copies and waits of one thread, which is the loop's.
+
+    What another thread waits for, such as one that fetches ahead, holds up no step by itself.
+    While steps are only counted nothing is recorded.
+    """
     tensor, cuda = session.torch.Tensor, session.torch.cuda
     exchanges.watch_collectives(session, thread)
 

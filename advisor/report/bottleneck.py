@@ -262,6 +262,7 @@ def bottleneck_part(run: Run) -> str | None:
 
 
 def _step(run: Run) -> Iterator[str]:
+    """Lines on the length of a step, on ranks that do less, and on the one that comes late."""
     if run.step_ms is not None:
         facts = {"batch": run.effects.batch, "accumulation": run.effects.accumulation}
         listed = [

@@ -166,6 +166,10 @@ def batch_axis(axis: Any, batches: Sequence[float]) -> None:
 
 
 def draw_batches(report: Report) -> bytes | None:
+    """Throughput and memory by batch size, a dot a trial; None without two sizes.
+
+    Trials that failed are crosses on the axis: where a curve ends says as much as how it rises.
+    """
     curve = batch_curve(report)
     if curve is None:
         return None
@@ -330,6 +334,7 @@ def alt_of(comparison: ComparisonEntry) -> str:
 
 
 def draw_rounds(report: Report) -> bytes | None:
+    """Each round as a line from before to after; what does not count is hollow."""
     comparison = compared(report)
     if comparison is None:
         return None
