@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, action="append")
     parser.add_argument("--price", action="store_true", help="count true gains that are proven")
     args = parser.parse_args()
-    names = args.world or (PRICED if args.price else [each.name for each in WORLDS])
+    names = args.world or (PRICED if args.price else [world.name for world in WORLDS])
     worlds = [each for each in WORLDS if each.name in names]
     rounds = args.rounds or ROUNDS
     if args.price:

@@ -146,7 +146,7 @@ def verdict(folder: Path, code: int) -> str:
         return f"LEFT RUNNING {left}"
     if code in errors.OPTIMIZE_EXIT_CODES.values():
         return str(json.loads((folder / "report.json").read_text())["verdict"])
-    found = [each for each in vars(errors).values() if isinstance(each, type)]
+    found = [member for member in vars(errors).values() if isinstance(member, type)]
     kinds = {getattr(each, "exit_code", None): each.__name__ for each in found}
     return kinds.get(code) or ("killed" if code < 0 else f"EXIT {code}")
 

@@ -163,7 +163,7 @@ def rulings(world: World, gain: float, seeds: int) -> dict[str, float]:
     pairs = 0
     for seed in range(seeds):
         differences = draw(world, -gain, f"{world.name}/{gain}/{seed}", LOOKS[-1])
-        found = keep_or_drop([-each for each in differences], WANTED)
+        found = keep_or_drop([-difference for difference in differences], WANTED)
         counts[found.ruling] += 1
         pairs += found.gain.n
     shares = {name: 100 * counts[name] / seeds for name in ("keep", "drop", "undecided")}

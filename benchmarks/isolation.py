@@ -151,8 +151,8 @@ def compared(before: Path, kinds: list[Kind], rounds: int) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="cost-") as folder, contextlib.ExitStack() as stack:
         tops = {"before": before, "now": Path(__file__).resolve().parents[1]}
         sides = {name: Checkout(top, Path(folder, name)) for name, top in tops.items()}
-        for each in sides.values():
-            stack.callback(each.close)
+        for side in sides.values():
+            stack.callback(side.close)
         for program in PROGRAMS:
             for kind in kinds:
                 pairs = []

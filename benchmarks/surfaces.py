@@ -50,7 +50,7 @@ class Recorded:
 
     def _limit_to(self, batch: int) -> None:
         """Keep the batches up to this one; a step takes 1 GiB and 0.1 GiB an item."""
-        gib = {each: 1.0 + 0.1 * each for each in self._values("batch_size") if each <= batch}
+        gib = {value: 1.0 + 0.1 * value for value in self._values("batch_size") if value <= batch}
         cells = [
             replace(
                 cell, outcomes=tuple(replace(run, peak_mem_gib=needed) for run in cell.outcomes)

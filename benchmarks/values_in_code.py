@@ -56,9 +56,9 @@ def gain(
             Path(folder), engine, text, workload={"phase": phase}, budget_s=budget_s
         )
     proven = [
-        each.variant.candidate
-        for each in search.state.suggestions
-        if each.outcome and each.outcome.proven(search.context.objective, 0.03)
+        suggestion.variant.candidate
+        for suggestion in search.state.suggestions
+        if suggestion.outcome and suggestion.outcome.proven(search.context.objective, 0.03)
     ]
     values = {change.path: change.new for change in (*proven, search.winner)[0].changes}
     return formula.rate(START | values) / formula.rate(START), len(engine.asked)

@@ -120,7 +120,7 @@ def tracked(family: str, setup: str) -> float:
         program.step(tracker.reset_mod_stats)
         program.step(tracker.reset_mod_stats)
     peaks = tracker.get_tracker_snapshot("peak")
-    return float(sum(each["Total"] for each in peaks.values()))
+    return float(sum(peak["Total"] for peak in peaks.values()))
 
 
 def predicted(family: str, setup: str) -> float:

@@ -123,7 +123,7 @@ def row(each: Outcome) -> str:
 
 def chosen(names: Iterable[str], *, harmful: bool, free: bool) -> list[Program]:
     """Programs of these names, of one kind where asked."""
-    every = [each for each in PROGRAMS if not names or each.name in names]
+    every = [program for program in PROGRAMS if not names or program.name in names]
     if harmful or free:
         every = [each for each in every if bool(each.harmful) is harmful]
     return every
