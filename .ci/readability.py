@@ -108,32 +108,37 @@ def complexity(function: ast.AST) -> int:
 
 
 def constants(tree: ast.AST, lines: list[str]) -> Iterator[str]:
-    """Text beside each number in capitals: its comment, and the docstring or comment around."""
+    """Text beside each number in capitals: its comment, and the docstring or comment around.
+
+    A comment above several of them, which stand without an empty line between, is that of all.
+    """
     for node in ast.walk(tree):
         body = node.body if isinstance(node, (ast.Module, ast.ClassDef)) else []
+        of_block = ""
         for statement, after in zip(body, [*body[1:], None], strict=False):
-            if (
-                not isinstance(statement, (ast.Assign, ast.AnnAssign))
-                or not statement.value
-            ):
-                continue
-            targets = getattr(statement, "targets", None) or [statement.target]  # type: ignore[union-attr]
-            name = ast.unparse(targets[0])
-            if not re.fullmatch(r"\(?[A-Z_][A-Z0-9_, ]*\)?", name):
-                continue
-            if not any(
-                isinstance(leaf, ast.Constant) and type(leaf.value) in (int, float)
-                for leaf in ast.walk(statement.value)
-            ):
+            above = statement.lineno - 2
+            if above < 0 or not lines[above].strip():
+                of_block = ""
+            while above >= 0 and lines[above].lstrip().startswith("#"):
+                of_block += lines[above]
+                above -= 1
+            if not is_number(statement):
                 continue
             text = "\n".join(lines[statement.lineno - 1 : statement.end_lineno])
-            above = statement.lineno - 2
-            while above >= 0 and lines[above].lstrip().startswith("#"):
-                text += lines[above]
-                above -= 1
             if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
                 text += str(after.value.value)
-            yield text
+            yield of_block + text
+
+
+def is_number(statement: ast.stmt) -> bool:
+    """True for a name in capitals that is given a number, or a table with some."""
+    if not isinstance(statement, (ast.Assign, ast.AnnAssign)) or not statement.value:
+        return False
+    targets = getattr(statement, "targets", None) or [statement.target]  # type: ignore[union-attr]
+    return bool(re.fullmatch(r"\(?[A-Z_][A-Z0-9_, ]*\)?", ast.unparse(targets[0]))) and any(
+        isinstance(leaf, ast.Constant) and type(leaf.value) in (int, float)
+        for leaf in ast.walk(statement.value)
+    )
 
 
 def figures(folder: Path) -> Figures:

@@ -26,6 +26,7 @@ from advisor.analysis import events
 from advisor.analysis.events import DeviceMark, EventLog, Span
 from advisor.model import Shares
 
+# By judgement: a little above what a mark or a wait costs by itself.
 SAME_S = 1e-6
 """A mark and a step's end so close are one moment."""
 BEHIND_S, BEHIND_SHARE = 1e-4, 0.05

@@ -18,6 +18,7 @@ from advisor.analysis.events import ForwardCall
 from advisor.analysis.step_series import most_common
 from advisor.probe.recorder import LENGTH
 
+# By judgement: a share and not all, as a generation may be cut off or begin in between.
 FEWEST_TOKENS = 4
 """Fewest calls that go on with a sequence."""
 REGULAR = 0.6

@@ -7,6 +7,7 @@ from itertools import groupby, pairwise
 from advisor.analysis.events import BatchFetch, EventLog, ForwardCall
 from advisor.analysis.step_series import most_common
 
+# By judgement: shares and not all, as the first and last rounds of a loop are unlike the others.
 OWN_SHARE = 0.5
 """A train loader is trained on with so many of its batches."""
 FED_SHARE = 0.02

@@ -26,6 +26,7 @@ from advisor.analysis.step_series import (
 from advisor.analysis.window import QUICK_STEP_S, burst, find_window, warm_up
 from advisor.model import MeasurePlan
 
+# By judgement: a trial that ends too early has measured the wrong thing, patience costs seconds.
 TRAINING_PATIENCE_S = 30.0
 """Time to watch inference of a program about to train."""
 ROLLOUT_PATIENCE_S = 300.0

@@ -54,6 +54,7 @@ FEWEST_ITEMS, MARKED_SHARE = 2, 0.8
 ROWS = "rows of forwards, none of which was seen to finish an item"
 SLICES = "rows of an array, slice by slice"
 
+# By judgement: shares and not all, as a sampler may repeat, skip or correct some of its steps.
 SHORTEST = 4
 """Fewest forwards of a cycle."""
 ONE_WAY = 0.8

@@ -36,6 +36,7 @@ from advisor.model import SAMPLER_FORWARDS
 
 T = TypeVar("T")
 
+# By judgement: shares and not all, as the first and last rounds of a loop are unlike the others.
 EVALUATIONS_SHARE = 0.2
 """Calls without gradients in more of the steps belong to the steps."""
 MOST_ROLLOUTS = 0.5

@@ -10,6 +10,7 @@ from statistics import fmean
 
 from advisor.model import Run
 
+# By judgement: a trend that is missed flatters a gain, one that is imagined hides it.
 SURE = 3.0
 """A slope below so many of its standard errors is noise."""
 RISES = 0.05

@@ -19,6 +19,7 @@ from advisor.analysis.events import EventLog, typed
 from advisor.analysis.step_series import FORWARD, GENERATION, StepSeries
 from advisor.model import MeasurePlan
 
+# By judgement: what is cut off too little spoils a rate, and too much takes a short trial's time.
 SETTLED = 1.25
 """Warm-up lasts while a block of steps is slower than the later ones' median by this."""
 FORWARDS_DISCARDED = 5

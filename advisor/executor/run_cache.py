@@ -15,6 +15,7 @@ from advisor.executor.requests import Program, contended
 from advisor.history import History, trial_key
 from advisor.model import Failure, Run, Trial
 
+# By judgement: a kept run that no longer holds misleads, one that is set aside costs a process.
 MAX_AGE_S = 7 * 24 * 3600.0
 """Oldest run of an earlier call that is taken: a week."""
 LASTING = {"gpu-oom", "shm", "config-rejected", "crash-import", "crash-start", "crash-step"}

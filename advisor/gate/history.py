@@ -26,6 +26,7 @@ from advisor.model import digest_of
 from advisor.report import writing
 from advisor.report.schema import Part
 
+# By judgement: enough sessions for a spread, and few enough to follow a machine that changes.
 WINDOW = 30
 """Latest sessions of a series that predict the next one."""
 FEWEST_SESSIONS = 10

@@ -68,6 +68,7 @@ def gate_rule(inputs: Inputs, mode: Mode) -> StoppingRule:
     return StoppingRule(looks=LOOKS_OF[mode], settled=settled, quiet=mode == "history")
 
 
+# By judgement. They bound the time of a job, and enter no verdict.
 MARGIN = 1.2
 """The next pair may take so many times the longest so far."""
 HANG_FACTOR = 3.0

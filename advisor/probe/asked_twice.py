@@ -17,6 +17,7 @@ from typing import Any
 from .clocks import clock, sleep
 from .session import Session
 
+# By judgement: a few items tell a cache from none, and each costs its time twice.
 ITEMS = 8
 """Items that are asked for, spread over the data: a cache of the latest few has lost them."""
 FEWEST = 4

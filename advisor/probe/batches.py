@@ -20,6 +20,7 @@ from typing import Any, Iterator, Sequence
 Path = tuple[Any, ...]
 """Steps into a nested value: by item or attribute."""
 
+# By judgement: a batch is found within, and a structure without end is left.
 DEPTH = 6
 """Levels of a nested batch that are searched."""
 WIDTH = 64

@@ -20,6 +20,7 @@ from typing import Any, Iterator
 from . import call_sites
 from .session import Session
 
+# By judgement: copies show in the first updates, and later steps must cost nothing.
 LOOKS = (1, 3)
 """Updates after which copies are looked for: some are made as they first move."""
 UPDATES, PASSES = 6, 256

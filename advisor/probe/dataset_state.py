@@ -20,6 +20,7 @@ from typing import Any, Iterator
 
 from . import call_sites, loop_code
 
+# By judgement: what items depend on is mostly near, and reading it must not slow the first batches.
 DEPTH = 8
 """Levels below the dataset: transforms stand in a list, in a wrapper, in a subset."""
 MOST = 600

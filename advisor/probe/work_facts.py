@@ -21,6 +21,7 @@ from . import batches, copied_weights, dataset_state, loop_code
 from .recorder import write_whole
 from .session import Session
 
+# By judgement: enough to compare two runs by, in a record that stays small.
 PASSES = 3
 """Passes of a loader that are kept."""
 ITEMS = 2048

@@ -30,6 +30,7 @@ from advisor.files import reading
 from advisor.model import BEFORE_TRAINING, MeasurePlan
 from advisor.runner.process_records import ProcessRecord
 
+# By judgement: what is done beside the program must be little of what it does itself.
 READ_BYTES = 64 << 20
 """Bytes of a log that are read at once."""
 LOG_BYTES = 1 << 30

@@ -31,6 +31,7 @@ from advisor.runner.output import Printed, Tally, joined
 from advisor.runner.process_records import ProcessRecord, Records
 from advisor.runner.resources import TreeSampler, oom_kills, own_numbers, parts_limit_s
 
+# By judgement: patience costs a trial seconds, and a program that is ended too early a process.
 TICK_S = 0.1
 """Interval between checks; the command's end needs none."""
 LOST_S = 5.0

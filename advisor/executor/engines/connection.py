@@ -172,6 +172,7 @@ def why_ended(said: str, code: int | None) -> Ending:
     return Ending("", what, again=True)
 
 
+# By judgement: a slow node is waited for, and a lost one is told before the user wonders.
 TICK_S = 0.2
 """Longest time until a wait for the agent notices an interruption."""
 CLOSE_S = 20.0
