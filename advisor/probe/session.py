@@ -69,16 +69,20 @@ class Patches:
                 continue
 
 
-def restore(owner: Any, name: str, held: Any) -> None:
-    """Give an attribute back what it `held`."""
-    if held is MISSING:
+def restore(owner: Any, name: str, original: Any) -> None:
+    """Give an attribute its `original` back; MISSING: it was the class's, or there was none."""
+    if original is MISSING:
         delattr(owner, name)
     else:
-        setattr(owner, name, held)
+        setattr(owner, name, original)
 
 
 class Session:
-    """One process of the user's program."""
+    """One process of the user's program: what its hooks share.
+
+    What a forked child inherits is set once, in `__init__`; what is this process's own, in
+    `reset`. A child begins anew there, since its steps are other steps.
+    """
 
     def __init__(self, spec: dict[str, Any]) -> None:
         self.spec = spec
@@ -145,7 +149,7 @@ class Session:
         self.thread: int | None = None
         """Thread of the first forward: where the work is done."""
         self.device: Any = None
-        """Clock of the card, once the program uses CUDA."""
+        """Marks of the card's work, once the program uses CUDA."""
         self.reading = False
         """The probe itself reads numbers from the card."""
         self.losses: list[Any] = []
@@ -249,7 +253,7 @@ class Session:
         self.patches.undo()
 
     def attempt(self, call: Callable[..., object], *args: Any) -> None:
-        """Run a probe function and contain its errors."""
+        """Run a probe function and contain its errors; after KEPT of them no hook stays."""
         try:
             call(*args)
         except Exception as problem:

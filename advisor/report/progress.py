@@ -61,10 +61,8 @@ class Progress:
         self._began = time.monotonic()
         self._stage = self._trial = self._status = self._others = ""
         self._round = self._then = ""
-        self._variants: dict[
-            str, tuple[Run | Failure, ...]
-        ] = {}  # replaced whole: a thread draws
-        """Results by label, the original first."""
+        self._variants: dict[str, tuple[Run | Failure, ...]] = {}
+        """Results by label, the original first; replaced whole, as a thread draws them."""
         self._live = None
         if is_terminal(self._stream):
             from rich.console import Console

@@ -98,6 +98,11 @@ class Agent:
         return {}
 
     def _run(self, trial: dict[str, Any], files: dict[str, str]) -> dict[str, Any]:
+        """Run a trial, if the files that it names are here what they are for the engine.
+
+        A node may hold another version of the program at the same path: it would be measured, and
+        nothing in its rates would tell.
+        """
         asked = messages.read(Trial, trial)
         here = messages.named_files(asked)
         other = [name for name, text in files.items() if here.get(name) != text]
