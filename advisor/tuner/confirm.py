@@ -49,7 +49,7 @@ def confirm(state: TunerState, share_s: float | None = None) -> Stage:
         state, finish_s = state.skip(task, finish_s, matters=False), 0.0
     for again in (False, True):
         wanted = wanted_rounds(state, base, expected, again=again)
-        wanted = min(wanted, most_rounds(state, base, again=again))
+        wanted = min(wanted, most_rounds(state, base, expected, again=again))
         fewest = GOOD_ROUNDS if again else FEWEST_ROUNDS
         room_s = state.remaining_s - finish_s
         if share_s is not None:
@@ -81,10 +81,13 @@ def confirm(state: TunerState, share_s: float | None = None) -> Stage:
     return back_to(state, proven_candidate(state))
 
 
-def most_rounds(state: TunerState, base: Candidate, *, again: bool) -> int:
+def most_rounds(
+    state: TunerState, base: Candidate, expected_gain: float, *, again: bool
+) -> int:
     """Rounds that leave time for what may gain most and comes later.
 
-    These are precision and sampling steps on a busy card, and items of like length in a text.
+    These are precision and sampling steps on a busy card, and items of like length in a text. A
+    large gain is proven in fewer rounds, so that the others have their time.
     """
     gated = state.context.consents and state.tunable("precision", "timesteps")
     grouping = state.pads and state.tunable("length_grouping")
@@ -92,7 +95,8 @@ def most_rounds(state: TunerState, base: Candidate, *, again: bool) -> int:
         return MOST_ROUNDS
     if again:  # a suggestion is worth no open proof
         return 0 if gated else MOST_ROUNDS
-    return max(MOST_RESERVED, int(state.remaining_s / 2 / max(state.round_s, 1e-9)))
+    least = GOOD_ROUNDS if grouping and expected_gain >= LARGE_GAIN else MOST_RESERVED
+    return max(least, int(state.remaining_s / 2 / max(state.round_s, 1e-9)))
 
 
 class Objection(NamedTuple):

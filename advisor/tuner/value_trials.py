@@ -40,11 +40,17 @@ QUICKER: dict[str, tuple[JsonScalar, JsonScalar]] = {
 """Value of a flag, and one that may be faster; cheapest to try first."""
 
 
-def try_values(state: TunerState, knob: Knob, values: Sequence[JsonScalar]) -> Stage:
+def try_values(
+    state: TunerState,
+    knob: Knob,
+    values: Sequence[JsonScalar],
+    *,
+    kept_s: float | None = None,
+) -> Stage:
     """Try values from the smallest; later ones must win by a tie.
 
     A numeric knob takes the first faster one inside the tolerance. The program ignores it
-    only if no value had an effect.
+    only if no value had an effect. `kept_s`: time kept beside a trial, by default the reserve.
     """
     gated = knob.knob_class == "numeric"
     start, before = state, state.verdict_on(knob)
@@ -58,11 +64,11 @@ def try_values(state: TunerState, knob: Knob, values: Sequence[JsonScalar]) -> S
             continue
         variant = Variant(candidate=candidate)
         (request,) = requests_of(state, knob, [value])
-        kept_s = state.gated_reserve_s if gated else None
+        beside_s = state.gated_reserve_s if gated else kept_s
         more_s = GATED_RUNS * request.expected_s if gated else 0.0
         ahead = requests_of(state, knob, values[number:])
         state, trial = yield from run_trial(
-            state, request, kept_s=kept_s, more_s=more_s, ahead=ahead
+            state, request, kept_s=beside_s, more_s=more_s, ahead=ahead
         )
         if trial is None:
             if not (ignored or followed or before):
@@ -186,7 +192,8 @@ def tune_length_grouping(state: TunerState) -> Stage:
     """Try batches of items of like length, where padding fills many positions.
 
     A pass holds the same items and an update as many of them, yet other ones together. That is
-    the user's to decide: it is only suggested. It comes before the batch, which gains by it.
+    the user's to decide: it is only suggested. It comes before the batch, which gains by it. One
+    run tells much where no time is left to prove it: what it gained is the first thing to do next.
     """
     padded = state.incumbent_run.effects.padding_share
     for knob in state.tunable("length_grouping"):
@@ -201,7 +208,7 @@ def tune_length_grouping(state: TunerState) -> Stage:
             reason = f"Padding of batches {share}, so items of like length gain little."
             state = state.set_verdict(knob, "no-need", reason)
             continue
-        state = yield from try_values(state, knob, [value])
+        state = yield from try_values(state, knob, [value], kept_s=0.0)
         verdict = state.verdict_on(knob)
         if verdict is not None and verdict.cause == "out-of-budget":
             wasted = f"Padding fills {numbers.percent(padded)} of the positions"

@@ -77,6 +77,25 @@ def test_the_proof_of_a_small_gain_leaves_time_for_items_of_like_length(tmp_path
     assert search.decisions["group_by_length"].outcome == "advised"
 
 
+@pytest.mark.parametrize("budget_s", range(180, 280, 10))
+def test_where_no_time_is_left_to_prove_it_one_run_still_tells(tmp_path, budget_s) -> None:
+    """Two rounds had been kept beside it, which would have proven nothing."""
+    engine = on_formula(
+        process_s=14.0,
+        load_s=1e-6,
+        launch_s=0.01,
+        unit_s=0.005,
+        noise=0.03,
+        seed=1,
+        step_kind="optimizer step",
+        flags={"group_by_length": 1.3},
+        observed={"trains": "optimizer", "padding_share": 0.46},
+    )
+    search = formula_search(tmp_path, engine, TEXT, budget_s=float(budget_s))
+    untried = search.decisions["group_by_length"].cause == "out-of-budget"
+    assert not untried or search.executor.budget.remaining_s < 14.0
+
+
 def test_packing_is_named_where_padding_fills_the_batches_and_never_tried(tmp_path) -> None:
     """It joins texts: what an update sees is another thing, and the user's to decide."""
     engine = on_formula(
