@@ -75,11 +75,11 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     aim, cards, machine = measuring.target, result[0].cards, measuring.machine
     if cards:
         aim = target.computed_on(aim, machine, cards[0])
-    bottleneck = diagnose(result, profile=aim.profile)
+    diagnosis = diagnose(result, profile=aim.profile)
     unused = verdict.unused_gpu(result, machine.gpus)
-    text = whole_memo(result[0]) if bottleneck is None else memo(result, bottleneck)
+    text = whole_memo(result[0]) if diagnosis is None else memo(result, diagnosis)
     load = verdict.load_note(result, neighbours(result), machine.cpus)
-    fields = as_object(result, bottleneck) | {
+    fields = as_object(result, diagnosis) | {
         "unused_gpu": unused or None,
         "load_note": load or None,
     }
@@ -121,7 +121,7 @@ def measure(
     return tuple(done)
 
 
-def as_object(result: tuple[Run, ...], bottleneck: Bottleneck | None) -> dict[str, Any]:
+def as_object(result: tuple[Run, ...], diagnosis: Bottleneck | None) -> dict[str, Any]:
     """Object of `--json`: means over the runs, with the rate's range."""
     run = typical(result)
     effects, rates = run.effects, [measured.units_per_s for measured in result]
@@ -141,9 +141,9 @@ def as_object(result: tuple[Run, ...], bottleneck: Bottleneck | None) -> dict[st
         "effects": dataclasses.asdict(effects) | {"arguments": dict(effects.arguments)},
         "shares": {name: share for name, share in shares.items() if share is not None}
         or None,
-        "bottleneck": bottleneck and bottleneck.model_dump(),
+        "bottleneck": diagnosis and diagnosis.model_dump(),
         "phases": [dataclasses.asdict(phase) for phase in run.phases]
-        if bottleneck is None
+        if diagnosis is None
         else None,
     }
 

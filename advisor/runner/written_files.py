@@ -172,7 +172,7 @@ def _array(file: BinaryIO) -> dict[str, Any]:
     arrays = (
         [loaded[name] for name in loaded.files] if hasattr(loaded, "files") else [loaded]
     )
-    longest = max((array for array in arrays if array.ndim), key=len)
+    longest = max((values for values in arrays if values.ndim), key=len)
     rows = longest[:FIRST_ITEMS].reshape(min(len(longest), FIRST_ITEMS), -1)
     step = max(1, rows.shape[1] // VALUES)
     first = [row[::step].tolist()[:VALUES] for row in rows]
