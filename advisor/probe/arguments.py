@@ -95,7 +95,11 @@ def start_recording(path: str, when_imported: Callable[[Any], None]) -> None:
 
 
 class OptionRecorder:
-    """Options found so far, written before the process ends."""
+    """Options found so far, written before the process ends.
+
+    Which parse is the last one cannot be told when it comes: some programs parse twice, or leave
+    words to another library's parser. So the process ends from a thread, a while after it.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -135,7 +139,7 @@ def _is_program() -> bool:
     script = os.environ.get("GPU_ADVISOR_PARSE_SCRIPT", "")
     path = os.path.realpath(sys.argv[0] if sys.argv else "")
     path, script = (
-        each.removesuffix(".py").removesuffix("/__main__") for each in (path, script)
+        place.removesuffix(".py").removesuffix("/__main__") for place in (path, script)
     )
     return path.endswith(script)
 
@@ -165,8 +169,8 @@ def _hook_argparse(recorder: OptionRecorder, argparse: Any) -> None:
             return
         parsers = [parser, *nested]
         options: list[Option] = []
-        for each in parsers:
-            options += _of_argparse(each, _command_of(each, parsers))
+        for inner in parsers:
+            options += _of_argparse(inner, _command_of(inner, parsers))
         recorder.add(options, "argparse", complete=not result[1])
 
     _listen(argparse, keep, print)
@@ -179,7 +183,12 @@ CONFIG_READERS = {"transformers", "trl", "jsonargparse"}
 def _of_argparse(
     parser: Any, command: str | None, *, typed: bool = True
 ) -> Iterator[Option]:
-    packages = {each.__module__.partition(".")[0] for each in type(parser).__mro__}
+    """Options that a parser declares, each with the way in which its value is typed.
+
+    A value stands apart from its flag, a flag alone (bare) means true, and a pair has a `--no-`
+    for false. What takes several values, or reads every text as true, says why it is left.
+    """
+    packages = {base.__module__.partition(".")[0] for base in type(parser).__mro__}
     reads_configs = not packages.isdisjoint(CONFIG_READERS)
     for action in parser._actions:
         kind, flags = type(action).__name__, list(action.option_strings)
@@ -240,6 +249,7 @@ def _command_of(parser: Any, around: Any) -> str | None:
 
 
 def _of_click(command: Any, name: str | None) -> Iterator[Option]:
+    """Options of a command of click or typer."""
     for param in command.params:
         is_help = param.name in ("help", "install_completion", "show_completion")
         if param.param_type_name != "option" or is_help:
@@ -303,8 +313,8 @@ def _hook_click(recorder: OptionRecorder, core: Any) -> None:
     def reached(
         _: Any, command: Any, name: Any, args: Any, parent: Any = None, **__: Any
     ) -> None:
-        found = _of_click(command, name if parent is not None else None)
-        recorder.add(found, "click", complete=not hasattr(command, "list_commands"))
+        options = _of_click(command, name if parent is not None else None)
+        recorder.add(options, "click", complete=not hasattr(command, "list_commands"))
 
     _hook(core.Command, "make_context", reached)
 
@@ -312,7 +322,7 @@ def _hook_click(recorder: OptionRecorder, core: Any) -> None:
 def _hook_absl(recorder: OptionRecorder, flags: Any) -> None:
     """absl: every declared flag, after parsing."""
     add = functools.partial(recorder.add, library="absl")
-    _hook(flags.FlagValues, "__call__", lambda _, held, *__, **___: add(_of_absl(held)))
+    _hook(flags.FlagValues, "__call__", lambda _, values, *__, **___: add(_of_absl(values)))
 
 
 def _hook_hydra(recorder: OptionRecorder, loader: Any) -> None:
