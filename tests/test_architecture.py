@@ -133,7 +133,11 @@ def named_imports(folder: str) -> set[tuple[str, str]]:
 def test_tests_and_benchmarks_share_only_helpers() -> None:
     imported = named_imports("tests")
     assert not [each for each in imported if each[1].startswith("benchmarks.")]
-    wanted = {each for each in named_imports("benchmarks") if each[1].startswith("tests.")}
+    wanted = {
+        named_import
+        for named_import in named_imports("benchmarks")
+        if named_import[1].startswith("tests.")
+    }
     assert not [each for each in wanted if not each[1].startswith(HELPERS)]
 
 

@@ -180,5 +180,5 @@ def test_inspect_shows_what_the_config_may_gain(tmp_path, monkeypatch) -> None:
     _, command = written(tmp_path, program)
     monkeypatch.chdir(tmp_path)
     found, _ = inspect([Path("run.yaml")], command)
-    (workers,) = [each for each in found.findings.knobs if each.path == "data.num_workers"]
+    (workers,) = [knob for knob in found.findings.knobs if knob.path == "data.num_workers"]
     assert default_of(workers, found.document) == "that of its parser"

@@ -104,7 +104,7 @@ def test_every_exit_code_has_a_row_in_the_page_of_troubles(root) -> None:
 
 def subclasses(cls: type[errors.AdvisorError]) -> list[type[errors.AdvisorError]]:
     own = [sub for sub in cls.__subclasses__() if sub.__module__ == errors.__name__]
-    return [*own, *(each for sub in own for each in subclasses(sub))]
+    return [*own, *(subclass for sub in own for subclass in subclasses(sub))]
 
 
 def test_the_words_of_each_message_there_are_printed_somewhere(root) -> None:

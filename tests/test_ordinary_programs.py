@@ -56,7 +56,7 @@ def test_what_cannot_be_written_costs_little_and_fails_nothing(optimized) -> Non
     """No process moves an image size or a seed; a limit of ours is no failure of the program."""
     report, shown, _ = optimized
     trials = report["trials"]
-    assert sum(each["purpose"] == "effects" for each in trials) <= 2, trials
+    assert sum(trial["purpose"] == "effects" for trial in trials) <= 2, trials
     assert {each["outcome"] for each in trials} == {"ok"}, trials
     assert not [each for each in report["decisions"] if "fail" in each["reason"]]
     assert "fails" not in shown

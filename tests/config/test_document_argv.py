@@ -35,7 +35,9 @@ OPAQUE = ["bash -c 'python t.py --lr 1'", "bash -lc 'x --lr 1'", "torchrun --n 2
 def test_flags_before_the_program_are_not_its_knobs() -> None:
     """A command that hides its program has none."""
     wanted = {"--batch-size": 8}
-    assert [each for each in LAUNCHERS if values(f"{each} --batch-size 8") != wanted] == []
+    assert [
+        launcher for launcher in LAUNCHERS if values(f"{launcher} --batch-size 8") != wanted
+    ] == []
     assert [command for command in OPAQUE if values(command)] == []
 
 

@@ -77,7 +77,7 @@ class Falling(RecordedEngine):
 def test_a_proof_goes_on_until_what_fell_decides_nothing(tmp_path, falls) -> None:
     """Whichever arm it was; every round counts, and the report tells of them. It gains 2x."""
     engine = on_formula(Falling, noise=0.01, load_s=0.01, launch_s=1e-6, unit_s=0.01)
-    engine.falls = tuple(("confirm", *each) for each in falls)
+    engine.falls = tuple(("confirm", *fall) for fall in falls)
     text = "batch_size: 64\nnum_workers: 0\n"
     search = formula_search(tmp_path, engine, text, workload={"phase": "test"})
     assert search.values["num_workers"]

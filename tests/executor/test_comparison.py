@@ -45,7 +45,7 @@ def world(rng: random.Random, kind: str, rounds: int, gain: float) -> Comparison
     """Three baselines, a search of six processes, and rounds in changing order."""
     rates = [math.exp(each) for each in host_noise(rng, kind, 9 + 2 * rounds)]
     pairs = [(rates[n], rates[n + 1])[:: 1 if n % 4 == 1 else -1] for n in range(9, len(rates), 2)]
-    sigma = math.log1p(stats.noise_band([[each] for each in rates[:3]]) or 0.0) / math.sqrt(2)
+    sigma = math.log1p(stats.noise_band([[rate] for rate in rates[:3]]) or 0.0) / math.sqrt(2)
     both = [(before, gain * after) for before, after in pairs]
     return compared(both, sigma=sigma, outside=rates[:3])
 

@@ -54,7 +54,7 @@ def test_a_search_on_four_cards_finds_what_one_card_finds(tmp_path) -> None:
     rounds = search.state.confirmations[0].rounds
     assert len(rounds) >= 4
     cards = [{run.run.cards[0].uuid for run in each.runs.values()} for each in rounds]
-    assert all(len(each) == 1 for each in cards)
+    assert all(len(card) == 1 for card in cards)
     assert len(set.union(*cards)) == 4
 
 

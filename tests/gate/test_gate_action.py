@@ -67,7 +67,7 @@ def test_the_examples_name_this_version_of_the_action() -> None:
     """All else they use is pinned, and they hold few rights: zizmor sees to that."""
     own = {"./", f"gpu-advisor/gpu-advisor@v{__version__}"}
     uses = {step.get("uses", "./") for path in WORKFLOWS for step in steps_of(path)}
-    assert {each for each in uses if "gpu-advisor" in each} <= own
+    assert {use for use in uses if "gpu-advisor" in use} <= own
     assert not any(40 * "0" in path.read_text() for path in [ACTION, *WORKFLOWS])
 
 

@@ -81,7 +81,9 @@ def gated(tmp_path_factory: pytest.TempPathFactory, new_repo) -> Gated:
 
 def test_base_that_runs_a_file_of_head_is_invalid(gated) -> None:
     """Or reads one that differs, as a config: head's measure in both. The reason names it."""
-    found = {each.name: each for each in gated.record.workloads if each.name in OF_HEAD}
+    found = {
+        workload.name: workload for workload in gated.record.workloads if workload.name in OF_HEAD
+    }
     assert {name for name, each in found.items() if each.verdict == "invalid"} == set(OF_HEAD)
     for name, each in found.items():
         why = "same 'model.py'" if name == "copied" else "head was measured twice"
@@ -90,7 +92,7 @@ def test_base_that_runs_a_file_of_head_is_invalid(gated) -> None:
 
 
 def test_a_change_that_each_arm_loads_for_itself_is_measured(gated) -> None:
-    verdicts = {each.name: each.verdict for each in gated.record.workloads}
+    verdicts = {workload.name: workload.verdict for workload in gated.record.workloads}
     for entry in gated.record.programs:
         if entry.name in OF_THEIR_OWN:
             assert verdicts[entry.name] == "inconclusive", gated.stderr

@@ -117,7 +117,7 @@ def test_what_a_what_if_did_the_patch_does_again(style, tmp_path) -> None:
     work = repository(tmp_path, WRITTEN[style])
     values = {"num_workers": 1, "prefetch_factor": 4, "batch_size": 2 * BATCH}
     tried = measured(work, **values)
-    assert all(each.applied for each in tried.overrides), tried.overrides
+    assert all(override.applied for override in tried.overrides), tried.overrides
     name, _, line = (tried.effects.loader_site or "").rpartition(":")
     apply(work, patch_of(work / name, work, partial(patches.loader_edit, int(line), values)))
     for file in work.glob("*.py"):
@@ -135,7 +135,7 @@ def test_the_autocast_that_was_tried_the_patch_does_again(tmp_path) -> None:
     code = WRITTEN["by position"].replace("torch.nn.Linear(8, 4)", two)
     work = repository(tmp_path, f"import torch\n{code}")
     tried = measured(work, autocast="bfloat16")
-    assert [each.one_tensor for each in tried.overrides] == [True]
+    assert [override.one_tensor for override in tried.overrides] == [True]
     name, _, line = (tried.effects.model_site or "").rpartition(":")
     edit = partial(patches.autocast_edit, int(line), "cpu", "bfloat16", widen=True)
     apply(work, patch_of(work / name, work, edit))

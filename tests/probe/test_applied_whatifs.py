@@ -25,7 +25,7 @@ def test_what_does_not_apply_is_told_with_the_reason(tmp_path) -> None:
         "cudnn_benchmark": "the model runs on cpu, where this setting does nothing",
         "threads": None,
     }
-    assert {each.knob: each.why for each in reading.overrides} == reasons
+    assert {override.knob: override.why for override in reading.overrides} == reasons
     assert [each.knob for each in reading.overrides if each.applied] == ["threads"]
     told = {f"override of {knob}: {reason}" for knob, reason in reasons.items() if reason}
     assert set(of_steady_host(reading.notes)) == told
@@ -53,5 +53,7 @@ def test_what_applies_is_seen_in_the_effects(tmp_path, command, asked, effects) 
     """By the same observation as any other setting."""
     outcome = program.python(tmp_path, *command, plan=planned(asked))
     assert outcome.exit_code == 0, outcome.stderr
-    assert all(each.applied for each in outcome.measured.overrides), outcome.measured.overrides
+    assert all(override.applied for override in outcome.measured.overrides), (
+        outcome.measured.overrides
+    )
     assert {name: getattr(outcome.measured.effects, name) for name in effects} == effects

@@ -148,7 +148,7 @@ def test_the_loader_alone_at_each_worker_count(tmp_path) -> None:
     outcome = python(tmp_path, "ok_train.py", "--workers", "1", "--sleep", "0.1", plan=plan)
     reading = outcome.measured
     assert outcome.exit_code == 0
-    assert [each.workers for each in reading.ceilings] == [0, 1]
+    assert [ceiling.workers for ceiling in reading.ceilings] == [0, 1]
     assert all(entry.units_per_s > reading.units_per_s for entry in reading.ceilings)
 
 
@@ -215,7 +215,7 @@ def test_a_loader_that_waits_for_ever_ends_the_parts_and_not_the_rate(tmp_path, 
     outcome = python(tmp_path, "waits_alone.py", how, plan=plan, timeout_s=100.0)
     assert outcome.exit_code == 0
     assert outcome.measured.units_per_s > 0
-    assert [each.workers for each in outcome.measured.ceilings] == alone
+    assert [ceiling.workers for ceiling in outcome.measured.ceilings] == alone
 
 
 FLAT = """

@@ -59,7 +59,7 @@ def test_attention_has_two_products_of_queries_and_keys(session) -> None:
 def test_a_recurrent_layer_multiplies_each_word_with_its_weights(session: Session) -> None:
     layer = torch.nn.LSTM(3, 5, 2, batch_first=True)
     found = traced(session, lambda: layer(torch.zeros(2, 7, 3)))
-    weights = sum(each.numel() for each in layer.parameters() if each.dim() == 2)
+    weights = sum(parameter.numel() for parameter in layer.parameters() if parameter.dim() == 2)
     assert sum(op[2] for op in found["ops"]) == 2 * 2 * 7 * weights
 
 
@@ -133,7 +133,7 @@ def test_half_of_a_causal_attention_is_skipped_and_its_factors_tell_its_dtype(
         assert {op[1] for op in ops} == {"bfloat16"}
         return [op[2] for op in ops]
 
-    assert operations(causal=True) == [each / 2 for each in operations(causal=False)]
+    assert operations(causal=True) == [operation / 2 for operation in operations(causal=False)]
 
 
 def test_inference_mode_hides_no_operation(session: Session) -> None:

@@ -21,7 +21,7 @@ def trial(name: str, *settings: str) -> Run:
 
 
 def causes(before: Run, after: Run) -> list[str]:
-    return [each.cause for each in same_work.differences([before], after)]
+    return [difference.cause for difference in same_work.differences([before], after)]
 
 
 @pytest.mark.parametrize(

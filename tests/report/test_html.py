@@ -60,7 +60,7 @@ def test_the_page_has_the_words_of_the_markdown_and_needs_no_other_file(name) ->
     assert not tree.open
     for tag, attrs in tree.tags:
         assert tag not in {"link", "iframe", "object", "form", "svg", "a"}
-        assert not any(each.startswith("on") for each in attrs)
+        assert not any(attr.startswith("on") for attr in attrs)
         if "src" in attrs:
             assert attrs["src"].removeprefix(writing.EMBEDDED) in drawn
             assert attrs["alt"]

@@ -93,8 +93,8 @@ def test_the_next_call_removes_the_folder_of_a_killed_one(tmp_path, monkeypatch)
     env = {**os.environ, "TMPDIR": str(tmp_path)}
     calls = [begun(sys.executable, "-c", script, cwd=ROOT, env=env) for _ in range(2)]
     folders = [Path(call.stdout.readline().strip()) for call in calls if call.stdout]
-    for each in folders:
-        os.utime(each, (1, 1))
+    for folder in folders:
+        os.utime(folder, (1, 1))
     calls[0].kill()
     calls[0].wait()
     assert gone(folders[0])

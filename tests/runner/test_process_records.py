@@ -101,7 +101,7 @@ def test_a_process_without_a_figure_has_none_and_a_launcher_no_run() -> None:
 def test_ranks_add_up() -> None:
     """Rates are summed over ranks, in the order of rank; rank 0 speaks for the rest."""
     ranks = [process(9 - n, 10.0 + n, rank=n, world_size=3, ppid=n) for n in (0, 1, 2)]
-    run = run_of(*(with_batch(each, 8.0 * (1 + each.rank)) for each in ranks))
+    run = run_of(*(with_batch(rank, 8.0 * (1 + rank.rank)) for rank in ranks))
     assert run.effects.batch == 8.0
     assert run.effects.group_batch == 48.0
     assert run.rank_units_per_s == (10.0, 11.0, 12.0)
@@ -150,7 +150,7 @@ def test_ranks_that_exchange_nothing_update_alone(collectives, batch) -> None:
     """A process group is there, and none of its calls at an update."""
     more = {"world_size": 2, "collectives": collectives}
     ranks = [process(n, 10.0, rank=n, ppid=n, **more) for n in (0, 1)]
-    run = run_of(*(with_batch(each, 8.0) for each in ranks))
+    run = run_of(*(with_batch(rank, 8.0) for rank in ranks))
     assert run.ranks == 2
     assert run.effects.group_batch == batch
 

@@ -91,7 +91,7 @@ def test_new_files_of_items_are_looked_into(do, project) -> None:
         "echo 3 >> grown.csv; echo 9 > rewritten.csv; mkdir out; echo '{\"a\": 1}' > out/p.jsonl;"
         "echo x > notes.txt; ln -s p.jsonl out/q.jsonl; mkfifo out/pipe.csv",
     )  # fmt: skip
-    assert {(each.path, each.items, each.first[0][-1]) for each in run.results} == {
+    assert {(result.path, result.items, result.first[0][-1]) for result in run.results} == {
         ("out/p.jsonl", 1, 1.0),
         ("rewritten.csv", 1, 9.0),
     }
@@ -114,7 +114,7 @@ def test_data_that_a_program_prepares_as_it_starts_is_no_result(do, project) -> 
     pytest.importorskip("torch")
     (project / "sample.py").write_text(PREPARES)
     run = do.measured("overlay", sys.executable, "sample.py")
-    assert [(each.path, each.items) for each in run.results] == [("out.jsonl", 16)]
+    assert [(result.path, result.items) for result in run.results] == [("out.jsonl", 16)]
 
 
 def test_folders_are_renamed_by_the_program_itself(do, project) -> None:

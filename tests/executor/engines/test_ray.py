@@ -57,7 +57,7 @@ def test_the_rules_of_every_engine_hold(rule, folder) -> None:
 def worker_of(scratch: str) -> psutil.Process:
     """Ray's process above a running trial."""
     (first, *_) = processes_of(scratch)
-    return next(each for each in first.parents() if "ray::" in " ".join(each.cmdline()))
+    return next(parent for parent in first.parents() if "ray::" in " ".join(parent.cmdline()))
 
 
 def test_a_card_that_no_node_has_is_refused_by_name(folder) -> None:
