@@ -65,7 +65,11 @@ BEFORE_TRAINING = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
-    """Observed behaviour of a program."""
+    """Observed behaviour of a program.
+
+    A setting counts only if the program was seen to follow it, and that is seen here. None is
+    "not seen", which proves nothing either way.
+    """
 
     batch: float | None = None
     """Units in one loader batch or one root forward; not times accumulation."""
@@ -221,7 +225,11 @@ class LoaderCeiling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """Shares of the window's time, validation left out."""
+    """Shares of the window's time, validation left out; they sum to 1 if steps were recorded.
+
+    On a CPU the host's time is divided, by what it did. On a device it is the device's time: by
+    its work, and by what the host did while the device had none.
+    """
 
     data_wait: float | None = None
     host_to_device: float | None = None
@@ -356,7 +364,12 @@ class ResultFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Measured process; kept in history before any decision."""
+    """Measured process; kept in history before any decision.
+
+    Figures are those of its window, the time behind the warm-up, unless they say otherwise. Of
+    several ranks units and rates are sums, memory is the largest, and the shares are those of
+    the rank that the others wait for. None is "not measured".
+    """
 
     unit: str
     """`sample`, or the name of what was counted where nothing shows a finished item."""
@@ -498,7 +511,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Failure of a process to do its work."""
+    """Failure of a process to do its work: it has no rate, and what it told is its evidence."""
 
     kind: str
     """A key of errors.FAILURE_EXIT_CODES."""

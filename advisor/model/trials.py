@@ -148,7 +148,11 @@ class OutputPattern:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasurePlan:
-    """Task of the probe inside one process."""
+    """Task of the probe inside one process.
+
+    A window is full once it has `measure_s` seconds and `min_steps` steps. What is asked for
+    beside it, as the loader alone or a traced step, comes after it and costs the rate nothing.
+    """
 
     mode: Literal["window", "whole", "observe"] = "window"
     """window: stop once full; whole: measure to the end; observe: effects only."""
@@ -210,7 +214,7 @@ class Origins:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """Trial of one process, for any engine."""
+    """Trial of one process, for any engine: plain data, as it may be sent to a node."""
 
     id: str
     purpose: Purpose
