@@ -1,4 +1,9 @@
-"""Discovery of knobs by experiment with suspected values."""
+"""Discovery of knobs by experiment with suspected values.
+
+A setting whose name says nothing is found by what it does. The batch, the workers, the
+accumulation and a sampler's steps are observed in a run; values that equal such a count are
+suspects. Each is moved to a value of its own, and the count that follows it names the setting.
+"""
 
 import itertools
 import math

@@ -1,4 +1,9 @@
-"""Baseline, and settings that its runs show to be followed."""
+"""Baseline, and settings that its runs show to be followed.
+
+Two runs of the original tell what equal runs differ by, which every later step needs. A third is
+run where those two disagree, and none beyond the first where the budget holds few processes, since
+the confirmation repeats the original anyhow.
+"""
 
 import re
 from collections.abc import Sequence
@@ -14,11 +19,11 @@ from advisor.tuner.effects import LOADER_KINDS
 from advisor.tuner.state import CEILINGS_S, SearchStep, Stage, Trials, TunerState, run_trial
 
 FEW_PROCESSES = 8
-"""With fewer, no second baseline: the confirmation repeats the original."""
+"""Processes in the rest of the budget below which there is no second baseline; judgement."""
 WAIT_FOR_ITEM = 0.1
-"""Share of the budget for a sampler's item, from its first step."""
+"""Share of the budget in which a sampler has to finish its first item; judgement."""
 MOST = 3
-"""The third only where two disagree."""
+"""Most baselines: the third only where two disagree."""
 STEP_SHARES = (0.5, 0.25, 0.1, 0.05, 0.025, 0.01)
 """Shares of the original sampling steps to try."""
 
@@ -152,7 +157,13 @@ CRASHES = ("crash-start", "crash-step", "config-rejected")
 
 
 def discover_knobs(state: TunerState) -> Stage:
-    """Add knobs that no name shows: all suspects move to distinct values."""
+    """Add knobs that no name shows: all suspects move to distinct values.
+
+    One process tests them all at once. Each suspect is given a value that no other setting has, so
+    that the batch, the workers or the steps that are then observed name the setting that was
+    followed. What stays open is halved and tested again, as a crash is by leaving out those that
+    its message names.
+    """
     seen = state.original.effects
     sources = state.context.sources
     findings = [source.findings for source in sources]

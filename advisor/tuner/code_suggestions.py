@@ -34,15 +34,15 @@ from advisor.tuner.value_trials import tune_length_grouping, tune_loader
 MOST_COMPARED = 4
 """Suggestions that get their own comparison, most promising first."""
 COMPILE_S = 30.0
-"""Assumed compilation time, until one is measured."""
+"""Seconds of compilation that are assumed until one is measured; judgement."""
 WORTH_COMPUTE = 0.3
-"""Share of time in model calls from which faster ones gain enough."""
+"""Share of time in model calls from which faster calls gain enough; judgement."""
 OTHER_COMPANY = (
     "Items of like length share a batch: a pass holds the same items, an update other ones "
     "together. What that does to the results was not measured."
 )
 LAUNCH_BOUND = 0.2
-"""Share of kernel launches from which CUDA graphs come first."""
+"""Share of time in kernel launches from which CUDA graphs come first; judgement."""
 
 
 Tried = tuple[Variant, Run]
@@ -50,6 +50,8 @@ Tried = tuple[Variant, Run]
 
 @dataclass(frozen=True, slots=True)
 class Switch:
+    """Change of the code that the probe can make inside the process."""
+
     name: str
     effect: str
     """Field of Effects that tells if it is on."""
@@ -57,7 +59,8 @@ class Switch:
     """Knob that would hold it in a config."""
     _: KW_ONLY
     off: object = False
-    """Its value that makes the switch worth a try; None: any seen."""
+    """Observed value of `effect` that means off: only then is the switch tried. None: at any value
+    that was seen."""
     needs: tuple[str, ...] = ()
     """cuda, training; compute: much of it without a GPU; tolerance: for other rounding."""
     values: Callable[[TunerState], Sequence[JsonScalar]] = lambda _: (True,)
@@ -328,6 +331,7 @@ def with_outcome(state: TunerState, compared: Suggestion) -> TunerState:
 
 
 def is_confirmed(state: TunerState, suggestion: Suggestion) -> bool:
+    """True if the rounds of a suggestion proved its gain."""
     outcome, context = suggestion.outcome, state.context
     return outcome is not None and outcome.proven(context.objective, context.smallest_gain)
 
@@ -349,7 +353,10 @@ def fastest(
 
 
 def is_faster(state: TunerState, run: Run, best: Tried | None) -> bool:
-    """True if `run` beats a sure `best` by a tie, or an unsure one at all."""
+    """True if `run` beats a sure `best` by a tie, or an unsure one at all.
+
+    Among suggestions a gain within the tie is better than none, as rounds will prove it or not.
+    """
     if best is not None and is_sure(state, best[1]):
         return state.is_faster(run, best[1])
     held = state.gain_over_incumbent(best[1]) if best else 1 + state.context.smallest_gain

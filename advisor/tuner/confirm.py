@@ -1,4 +1,10 @@
-"""Confirmation in interleaved rounds, and of memory by a whole pass."""
+"""Confirmation in interleaved rounds, and of memory by a whole pass.
+
+The search takes the fastest of many single runs, which is partly the luckiest: its rate may not be
+told as a gain. So the candidate runs anew, in rounds with the original, and those alone count.
+Numbers of rounds are fixed before the first one, by the gain that is expected and the noise that
+was seen: a comparison that stops once it looks good proves too much.
+"""
 
 import math
 from collections.abc import Sequence
@@ -28,14 +34,17 @@ from advisor.tuner.state import (
 OUTLIVING_ROUNDS = stats.pairs_that_outlive(1)
 """Fewest rounds whose exact bounds outlive a wrong one: 13."""
 LARGE_GAIN, ROUNDS_OF_LARGE_GAINS = 1.5, 8
-"""A gain that so many rounds settle, whatever the noise."""
+"""A gain from which so many rounds are the most, however noisy the original: the rest of the budget
+is worth more elsewhere. Judgement."""
 MOST_ROUNDS = 20
-"""More rounds narrow the bounds too slowly to pay."""
+"""Most rounds: more narrow the bounds too slowly to pay. Judgement."""
 
 
 def confirm(state: TunerState, share_s: float | None = None) -> Stage:
     """Compare the best candidate with its base, twice if open; drop it unconfirmed.
 
+    What changes rounding or the product is compared with what is proven, all else with the
+    original.
     `share_s`: time that its rounds may take where others wait for theirs; None: all that is left.
     """
     held, winner = proven_candidate(state), state.best
@@ -183,7 +192,10 @@ def restores_constraints(state: TunerState, before: Sequence[Run]) -> bool:
 
 
 def proven_confirmations(state: TunerState) -> tuple[Comparison, ...]:
-    """Confirmations from the original to the best."""
+    """Confirmations from the original to the best, each on top of the one before.
+
+    A later one against the original begins the chain anew.
+    """
     chain: tuple[Comparison, ...] = ()
     for each in state.confirmations:
         before = each.ab_test.before.candidate

@@ -72,6 +72,7 @@ def moves(trial: TrialResult, knob: Knob) -> bool:
 def unchanged(
     state: TunerState, knob: Knob, verdict: KnobVerdict | None, *, whole: bool
 ) -> tuple[DecisionCause, str]:
+    """Cause and sentence of a knob that keeps its value: by its trials, else why it had none."""
     if verdict is not None and verdict.cause == "faster":
         return (
             "not-proven",

@@ -1,4 +1,9 @@
-"""Comparison of a candidate's results with the original's."""
+"""Comparison of a candidate's results with the original's.
+
+A batch that looks faster may leave items out, or compute others. Files are compared by their
+number, their entries and the first of these, and only where runs of the original itself agree.
+Limits below are judgement: they tell rounding and unflushed buffers from work that was not done.
+"""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,9 @@
-"""Stages of a search: free settings first."""
+"""Stages of a search: free settings first.
+
+What changes no result is tuned and proven before anything that might, so that a call which ends
+early has written what is safest. Code changes come last: they are only suggested, on top of what
+is proven.
+"""
 
 from collections.abc import Generator, Sequence
 from dataclasses import replace
@@ -43,6 +48,7 @@ NO_ITEM = 5.0
 
 
 def next_request(context: TuningContext, results: Sequence[Result]) -> SearchStep | Stop:
+    """Next step of a search whose trials gave `results`, or its end; equal for equal results."""
     steps = pipeline(context)
     try:
         step = next(steps)
@@ -84,7 +90,10 @@ def pipeline(context: TuningContext) -> Generator[SearchStep, Result, Stop]:
 
 
 def tune_gated_knobs(state: TunerState) -> Stage:
-    """Tune knobs behind the declared tolerance, then confirm."""
+    """Tune knobs behind the declared tolerance, then confirm.
+
+    A program that computes faster may wait for its data now, so the loader is tuned once more.
+    """
     free = state.best
     if state.context.allows("numeric"):
         state = yield from tune_precision(state)
@@ -138,5 +147,6 @@ def compare_hidden(state: TunerState, misses: Sequence[NearMiss]) -> Stage:
 
 
 def is_proven(state: TunerState) -> bool:
+    """True if the call has something to show: a proven candidate or a proven suggestion."""
     by_hand = any(is_confirmed(state, each) for each in state.suggestions)
     return by_hand or bool(proven_candidate(state).changes)

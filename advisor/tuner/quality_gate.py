@@ -2,6 +2,9 @@
 
 Candidate and reference run in pairs of equal seeds. One pair chooses; pairs of other
 seeds, and other items if their command is declared, decide by bounds inside the tolerance.
+
+Choosing and deciding share no seed. Of several candidates the one that passes its first pair is
+partly the lucky one, and on the same seeds it would pass again.
 """
 
 import math
@@ -26,13 +29,13 @@ from advisor.tuner.state import (
 )
 
 FIRST_QUALITY = 3.0
-"""Short processes that a quality run may take, before one was seen."""
+"""Short processes that a quality run is assumed to take, before one was seen; judgement."""
 CHOOSING, CONFIRMING = 1, 101
 """First repetition of each: they share no seed."""
 REFERENCE_RUNS = 3
-"""Reference seeds: they show what a seed changes."""
+"""Seeds of the reference: the fewest that show what a seed changes, with a spread of their own."""
 MOST_RUNS = 12
-"""More runs a side do not pay."""
+"""Most runs a side that may confirm a candidate: it would cost more than it gains. Judgement."""
 BOTH_SIDES = 2**0.5
 """The difference of two independent means has sqrt(2) times the deviation of one. It stands in
 where one pair alone could run; equal seeds can only lower it."""
@@ -42,7 +45,7 @@ SEEDS_IGNORED = (
     "item, and declare other items as confirm-quality-command."
 )
 CHECK_SHARE = 0.25
-"""Part of the remaining budget for the original beside the best free candidate."""
+"""Part of the remaining budget for the original beside the best free candidate; judgement."""
 
 Pairs = list[tuple[Run, Run]]
 """Runs of reference and candidate with equal seeds."""
@@ -50,6 +53,8 @@ Pairs = list[tuple[Run, Run]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
+    """Whether a candidate's results are inside the tolerance, and what was measured."""
+
     inside: bool
     figures: str = ""
     """Measured values: `: drift 0.2 % of 2 % allowed`."""

@@ -32,6 +32,7 @@ OTHERWISE = {
 }  # fmt: skip
 """Words of names that count something else."""
 MOST_NAMED = 6
+"""Settings that a sentence names at most."""
 ENDS_AFTER = 4
 """Updates of the short run, if its length counts batches."""
 SEEN = 8

@@ -40,6 +40,7 @@ over 10 million steps has moved by 4e-8 at the fifth."""
 KINDS = ("drawn", "came")
 """Numbers that stand for items: indices, and content."""
 FEWEST_UPDATES = 3
+"""Updates whose losses are compared at least: fewer tell no spread."""
 LOSS_TIE, LOSS_SIGMAS = 0.1, 3.0
 """Losses of updates that differ by less are one: relative, and in standard errors."""
 RESULT_NUMBERS = 64

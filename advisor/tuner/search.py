@@ -2,6 +2,10 @@
 
 A slow loader hides a larger batch's gain, a small batch a loader's: both are one search.
 It ends when no point promises more than a tie.
+
+Each run is a fresh process of many seconds, so a run is chosen by what it may gain, by a model of
+the rate (`throughput_model.py`), and not along a grid. The model only chooses what runs next, and
+which of the runs ties: what is taken has itself run faster, and is proven later by rounds.
 """
 
 import itertools
@@ -35,12 +39,15 @@ from advisor.tuner.state import (
 from advisor.tuner.throughput_model import Forecast, Point, fitted
 
 DOUBLINGS = 10
+"""Largest batch of a search: 2**10 times the config's."""
 LEAP = 8
-"""Largest growth of the batch at once, if memory holds it."""
+"""Largest growth of the batch at once, over the largest that ran: memory is only known so far."""
 LEAST_GAIN = 0.009
-"""A smaller expected gain ends the search, and rates so close tie."""
+"""A smaller expected log gain ends the search, and rates so close tie.
+
+Record: benchmarks/results/tables-cpu2.md, first table: 99.5 % of the optimum in 7.0 processes."""
 DEAREST = 4.0
-"""Usual processes that a large batch's window may take."""
+"""Times the time of a usual process that a large batch's window may take; judgement."""
 ROOM_TO_LEARN = 4
 """Trials beside the proof from which the first one moves one knob alone.
 
@@ -151,7 +158,12 @@ def is_count(value: object, least: int = 1) -> bool:
 
 
 def explore(state: TunerState, batch: Knob | None, workers: Knob | None) -> Stage:
-    """Run promising points, then take the smallest that ties with the fastest."""
+    """Run promising points, then take the smallest that ties with the fastest.
+
+    A run at half of its forecast is repeated once, as one stray run would hide the point for
+    good. A point that failed, did other work or broke a bound is taken out, and larger batches
+    with it where the batch was at fault.
+    """
     length = run_length.length_of(state, batch) if batch is not None else None
     if batch is not None and length and "counters" not in state.context.workload.accept:
         state, by_batches = yield from run_length.counts_batches(state, length)
@@ -238,6 +250,7 @@ def moved_along(
 def request_at(
     state: TunerState, grid: Grid, point: GridPoint, candidate: Candidate
 ) -> TrialRequest:
+    """Request of a point. A large batch's window takes longer, which its expected time tells."""
     request = make_request(state, Variant(candidate=candidate))
     return replace(request, expected_s=state.price_s + extra_s(state, grid, point))
 
@@ -263,6 +276,7 @@ def next_requests(
 
 
 def start_grid(state: TunerState, batch: Knob | None, workers: Knob | None) -> Grid:
+    """Grid around the present values, at which the incumbent has run already."""
     values = [state.current(knob) if knob is not None else 0 for knob in (batch, workers)]
     start = (int(str(values[0])), int(str(values[1])))
     loads = () if state.context.objective.metric.from_card else hoped_loads(state).items()
@@ -300,6 +314,7 @@ def hoped_loads(state: TunerState) -> dict[int, float]:
 def candidate_at(
     state: TunerState, grid: Grid, point: GridPoint
 ) -> Candidate | knobs.InvalidChange:
+    """Best candidate with the values of `point`, or why they cannot be set together."""
     for knob, value in zip(grid.knobs, point, strict=True):
         if knob is not None and value != state.current(knob):
             moved = state.with_value(knob, value)
@@ -419,10 +434,20 @@ def outside_constraint(state: TunerState, grid: Grid, point: GridPoint, run: Run
 
 
 def most_promising(state: TunerState, grid: Grid) -> tuple[GridPoint | None, float]:
-    """Point with the largest expected gain, and that gain.
+    """Point to run next, and the gain expected of it; None where none is worth a process.
 
-    Without one, the best batch with the config's workers, to show their effect. Then fewer
-    workers that may tie, else None. Points within the budget come first.
+    Rules, of which the first that finds a point decides; points within the budget come first:
+
+    1. The largest expected gain, if it is worth a process. Of its batch the config's own workers
+       are taken, unless others promise more by that much. A first run moves one knob alone,
+       where the budget holds a few more (`first_alone`).
+    2. Twice the batch was all that ran, and showed nothing: a larger one, as noise hides what a
+       doubling gains.
+    3. The best moved both knobs: one of them alone, if it may be as fast. Else the gain of one
+       would carry the other through its proof.
+    4. Fewer workers than the best has, if they may tie.
+
+    By rules 2 to 4 a point is worth seeing with no gain expected of it, which is told as 0.
     """
     ran = {point: worth(state, grid, point) for point in allowed_points(state, grid)}
     top = max((each.log_rate for each in ran.values()), default=-math.inf)
@@ -477,6 +502,7 @@ def first_alone(
 
 
 def worth(state: TunerState, grid: Grid, point: GridPoint) -> Forecast:
+    """Forecast by which points are compared: of a latency the rate of batches, else of units."""
     found = grid.forecast(point)
     if not state.context.objective.metric.of_batch:
         return found
@@ -484,6 +510,7 @@ def worth(state: TunerState, grid: Grid, point: GridPoint) -> Forecast:
 
 
 def allowed_points(state: TunerState, grid: Grid) -> list[GridPoint]:
+    """Points that ran inside every bound."""
     broken = state.context.objective.broken
     return [point for point, (_, run) in grid.runs.items() if not broken(run)]
 
@@ -529,9 +556,10 @@ def grid_points(state: TunerState, grid: Grid) -> list[GridPoint]:
 
 
 def expected_gib(runs: Mapping[GridPoint, tuple[Candidate, Run]], batch: int) -> float:
-    """Memory of a batch, grown as between the last two smaller peaks.
+    """Memory of a batch in GiB, grown as between the last two smaller peaks; 0 if it is tried.
 
-    Of a single one only activations grow, else all; twice that one is tried.
+    Of a single peak only the activations grow, where the run told them apart; else all of it.
+    Twice the batch of a single peak is always tried: it is what tells how memory grows.
     """
     seen = {point[0]: run for point, (_, run) in sorted(runs.items())}
     known = [(each, run.peak_mem_gib) for each, run in seen.items() if run.peak_mem_gib]
@@ -580,7 +608,11 @@ def batch_of(point: GridPoint) -> float:
 
 
 def conclude(state: TunerState, grid: Grid) -> TunerState:
-    """Take the smallest point that ties with the fastest."""
+    """Take the smallest point that ties with the fastest.
+
+    Smaller batches and fewer workers leave room for other work, and are safer. Of points that moved
+    both knobs and one, the one is taken where noise cannot tell them apart.
+    """
     allowed = allowed_points(state, grid)
     if grid.start in allowed:  # a run, not only the model, must have been faster
         faster = (
@@ -615,6 +647,7 @@ def within_noise(state: TunerState, one: Forecast, other: Forecast) -> bool:
 
 
 def stop_reason(state: TunerState, grid: Grid) -> str:
+    """Why no larger batch was tried, in words: data, memory, or what the runs showed."""
     beyond = 2 * max(point[0] for point in grid.runs)
     start = grid.runs[grid.start][1]
     if grid.stop == FLAT and beyond > largest_batch(state, start, grid.start[0]):

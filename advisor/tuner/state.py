@@ -1,4 +1,9 @@
-"""Context of a search, and its frozen state after each result."""
+"""Context of a search, and its frozen state after each result.
+
+The tuner is pure. A stage takes a state, yields requests, is sent results and ends with another
+state; no clock, file or process is read on the way. A search is therefore replayed from its
+results alone, which is all that resuming and the simulated searches of the tests need.
+"""
 
 import math
 import statistics
@@ -41,12 +46,16 @@ from advisor.stats import noise_band
 
 
 class Source(NamedTuple):
+    """A document that holds settings, and the knobs that were found in it."""
+
     document: documents.Document
     findings: knobs.Findings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningContext:
+    """All that is known before the first trial, and never changes but for knobs that are found."""
+
     sources: tuple[Source, ...]
     """The config, and the command line as its own document."""
     workload: Workload
@@ -78,18 +87,20 @@ class TuningContext:
 
 Result = TrialResult | Comparison | SkippedRun
 
+# Where no record is named, a number is judgement. `python -m benchmarks.search_quality` tells what
+# a change of one costs: share of the optimum, and processes, over 200 programs that are formulas.
 MIN_STEPS = 8
-"""A window with fewer steps tells nothing."""
+"""Steps that a window has at least: fewer tell no rate."""
 MIN_WAIT_SHARE = 0.03
-"""Below this share of waiting a loader search cannot pay."""
+"""Share of time in waits for data below which no loader setting can gain what is worth a change."""
 WORTH_GROUPING = 0.1
 """Share of padded positions from which batches of like lengths gain enough for a trial."""
 MAX_TIE = 0.15
-"""Widest tie: beyond it the search would see nothing."""
+"""Widest tie, as a relative difference: with a wider one the search would see no gain at all."""
 MOST_RESERVED = 6
-"""Rounds left to the confirmation: the fewest with exact bounds."""
+"""Rounds kept for the confirmation: the fewest with exact bounds (`stats.FEWEST_PAIRS`)."""
 GOOD_ROUNDS = 4
-"""Rounds from which Student's bounds are narrow enough."""
+"""Rounds from which Student's bounds, which fewer than six have, are narrow enough."""
 SEARCH_PROCESSES = 5
 """Short processes of a usual search of batch and workers.
 
@@ -106,22 +117,23 @@ GATED_ROUNDS = 3
 FEWEST_ROUNDS = 2
 """Rounds without which there is no interval."""
 SHORT_S = 1.0
-"""Window of a run that only shows which settings are followed."""
+"""Seconds of the window of a run that only shows which settings are followed."""
 LEAST_S = 8.0
-"""Such a run may step so long, or about as long as the original."""
+"""Seconds that such a run may step, where the original did not step for longer."""
 FEW_STEPS = 4
+"""Steps of the window of such a run."""
 CEILINGS_S = 1.0
-"""A baseline measures each part alone for so long."""
+"""Seconds for which a baseline measures each part alone."""
 ENDING_S = 1.0
-"""A process without diagnostics ends so long after its window."""
+"""Seconds from a window's end to that of its process, where no diagnostics follow."""
 COLD_START = 2.0
-"""A process so many times the shortest had a cold start."""
+"""A process slower than twice the fastest is taken for a cold start and not for a run's price."""
 SPARE = 1.2
-"""A budget that is named must do."""
+"""A budget that is named is 1.2 times the estimate, so that the next call surely fits."""
 MARGIN = 1.1
-"""Processes differ, and a confirmation ends within the budget."""
+"""Planned over measured seconds of a round: processes differ, and a proof must not be cut off."""
 RECENT = 8
-"""Processes that tell how long others delay one now."""
+"""Latest processes, which tell how long other programs delay one now."""
 OUT_OF_TIME = "The budget was spent before another value could run."
 
 
@@ -241,6 +253,12 @@ class QualityLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunerState:
+    """What a search knows after its results so far.
+
+    `best` is the candidate that stages build upon, first by runs of the search and then by
+    confirmations; what may be written is `confirm.proven_candidate` alone.
+    """
+
     context: TuningContext
     remaining_s: float
     followed: tuple[Followed, ...] = ()
@@ -373,7 +391,11 @@ class TunerState:
         return self.context.objective.metric.gain(median, score(run))
 
     def is_faster(self, run: Run, than: Run) -> bool:
-        """True if `run` beats `than` by a tie or alone keeps constraints."""
+        """True if `run` beats `than` by a tie or alone keeps constraints.
+
+        One run against one. What is faster in this way goes on in the search; what is written
+        or suggested has proven it in rounds (`Comparison.proven`).
+        """
         objective = self.context.objective
         if objective.broken(run):
             return False
@@ -400,7 +422,11 @@ class TunerState:
 
     @property
     def proof_s(self) -> float:
-        """Time that a proof is planned to take: more beside other programs, at most about half."""
+        """Time that a proof is planned to take: more beside other programs, at most about half.
+
+        As many rounds as a quarter of the budget buys, up to those with exact bounds. Where other
+        programs delay the processes, rounds will be repeated: their delay is planned for.
+        """
         most = GOOD_ROUNDS if self.context.consents else MOST_RESERVED
         bought = int(self.context.budget_s / max(self.price_s, 1e-9) / 4)
         planned_s = self.round_s * min(most, max(FEWEST_ROUNDS, bought))
@@ -653,6 +679,8 @@ def change_of(candidate: Candidate, knob: Knob | Change) -> Change | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchStep:
+    """A request of a stage, with the state in which it was made."""
+
     request: TrialRequest | ABTest
     state: TunerState
     ahead: Iterable[TrialRequest] = field(default=(), compare=False)
@@ -668,6 +696,8 @@ Trials = Generator[SearchStep, Result, tuple[TunerState, T]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
+    """End of a search, with its reason."""
+
     reason: Literal["done", "baseline-failed", "not-measured", "budget-too-small"]
     state: TunerState
     failed: TrialResult | None = None

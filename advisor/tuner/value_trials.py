@@ -298,7 +298,11 @@ def tune_steps(state: TunerState) -> Stage:
 
 
 def shorten(state: TunerState, knob: Knob) -> Stage:
-    """Bisect for the fewest confirmed steps inside the tolerance."""
+    """Bisect for the fewest confirmed steps inside the tolerance.
+
+    Quality is taken to fall with the steps, so half of the counts need no run. One pair screens a
+    count. What passes by luck is refused by other seeds, and then the next larger count is tried.
+    """
     state, reference = yield from measure_reference(state)
     if reference == OUT_OF_TIME:
         reason = "Not tried: the budget had no room for the runs that judge it."

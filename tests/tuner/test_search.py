@@ -23,7 +23,7 @@ from tests.tuner.configs import INFERENCE, TEST, TRAINING
 
 
 def test_the_same_answers_give_the_same_ask(tmp_path) -> None:
-    """`next_turn` is pure: replayed from any point, it asks what it asked."""
+    """`next_request` is pure: replayed from any point, it asks what it asked."""
     search = formula_search(tmp_path, on_formula(noise=0.02), TRAINING)
     assert search.stop.reason == "done"
     for known in range(0, len(search.answers), 3):

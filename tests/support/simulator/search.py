@@ -180,7 +180,7 @@ def formula_search(
         listener=Quiet(),
     )
     answers: list[Result] = []
-    steps = pipeline(context)  # `next_turn` replays it from the start for each ask
+    steps = pipeline(context)  # `next_request` replays it from the start for each ask
     with engine:
         turn = next(steps)
         while True:
