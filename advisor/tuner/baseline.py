@@ -124,6 +124,7 @@ def tidy_steps(steps: float) -> int:
 
 
 def needs_another(state: TunerState) -> bool:
+    """True if one more baseline is to run: a second where there is room, a third to settle two."""
     affordable = state.remaining_s > FEW_PROCESSES * state.price_s
     if len(state.originals) == 1:
         return not is_too_small(state) and (

@@ -15,7 +15,11 @@ LOADER_KINDS = {"batch_size", *loader_arguments()}
 
 
 def verdict(change: Change, before: Run, after: Run) -> EffectVerdict:
-    """Effect of `change` that `after` shows."""
+    """Effect of `change` that `after` shows, beside `before`.
+
+    What is seen at the new value took effect, at the old one is ignored. Seen at neither it is
+    `other`, and `unknown` where nothing shows it: that is held for no proof.
+    """
     if change.in_code and not_applied(change, after):
         return "ignored"
     spec, seen, old = REGISTRY.get(change.kind), after.effects, before.effects
@@ -42,6 +46,7 @@ def not_applied(change: Change, run: Run) -> str:
 
 
 def is_ignored(knob: Knob, candidate: Candidate, before: Run, after: Run) -> bool:
+    """True if the candidate moved `knob`, and the program was seen at its old value."""
     change = change_of(candidate, knob)
     return change is not None and verdict(change, before, after) == "ignored"
 

@@ -184,7 +184,11 @@ def confirm_quality(
     screening: Verdict,
     name: str = "It",
 ) -> Trials[Verdict]:
-    """True if pairs of other seeds or items are inside the tolerance too."""
+    """True if pairs of other seeds or items are inside the tolerance too.
+
+    How many pairs that takes is told by the spread of those so far, before the first of them. If
+    more than MOST_RUNS would be needed none is run, and the candidate stays open or is refused.
+    """
     state, screening = yield from pair_all_seeds(state, reference, variant, screening, name)
     if not screening.inside:
         return state, screening
@@ -305,7 +309,11 @@ def spread_and_room(
     pairs: Pairs,
     judgement: quality.QualityJudgement,
 ) -> tuple[float, float]:
-    """Spread of a measure between runs, and what the tolerance leaves."""
+    """Spread of a measure between runs, and what the tolerance leaves.
+
+    Several pairs show what a seed changes in the difference itself. With one pair, what it
+    changes in the reference stands in, for both sides.
+    """
     name, limit = judgement.measure, judgement.limit or 0.0
     slack, left = (
         abs(limit - (each or 0.0)) for each in (judgement.reference, judgement.value)
