@@ -9,9 +9,8 @@ import importlib
 import json
 import sys
 import warnings
+from time import perf_counter as clock  # `doctor` runs this file alone, without its package
 from typing import Any, Callable
-
-from .clocks import clock
 
 BLOCKS, BLOCK_S = 5, 0.05
 """Blocks of calls, of which the fastest counts, and the shortest time of one."""
