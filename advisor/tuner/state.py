@@ -458,16 +458,20 @@ class TunerState:
     def search_reserve_s(self, *, found: bool) -> float:
         """Time that a search of free settings keeps: for their proof, and for sampling steps."""
         kept_s = self.reserve_for(found=found)
-        wanted = bool(self.context.workload.quality) and not self.context.safe
-        steps = [
-            knob for knob in self.tunable("timesteps") if self.verdict_on(knob) is None
-        ]
-        if not (wanted and steps):
+        if not self.judges_steps:
             return kept_s
         free = len(self.originals) + SEARCH_PROCESSES
         judging_s = JUDGING_PROCESSES * self.price_s
         whole_s = self.proof_s + free * self.price_s + judging_s
         return kept_s + (judging_s if whole_s <= self.context.budget_s else 0.0)
+
+    @property
+    def judges_steps(self) -> bool:
+        """True if sampling steps are still to be tried, with a declared quality to judge them."""
+        wanted = bool(self.context.workload.quality) and not self.context.safe
+        return wanted and any(
+            self.verdict_on(knob) is None for knob in self.tunable("timesteps")
+        )
 
     @property
     def gated_reserve_s(self) -> float:
