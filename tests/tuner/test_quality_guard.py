@@ -271,6 +271,21 @@ def test_a_noisy_search_leaves_the_steps_the_time_that_judges_them(tmp_path) -> 
     assert judged.count(True) >= 4
 
 
+@pytest.mark.slow
+def test_steps_worth_many_times_are_confirmed_in_what_a_batch_leaves(tmp_path) -> None:
+    """Two rounds prove them, so a third one's time is the confirmation's. Before: 10 of 12."""
+    text = "batch_size: 1\nnum_workers: 0\nn_timestep: 1000\n"
+    paid = {"process_s": taking(7.0, quality=8.0), "quality_noise": 1e-4, "launch_s": 0.02}
+    written = [
+        "n_timestep"
+        in searched(
+            tmp_path / str(seed), text=text, seed=seed, noise=0.1, budget_s=300.0, **paid
+        ).values
+        for seed in range(12)
+    ]
+    assert written.count(True) >= 11
+
+
 @pytest.mark.parametrize("budget_s", [150.0, 190.0, 230.0, 270.0])
 def test_seeds_that_the_budget_left_unpaired_refute_nothing(tmp_path, budget_s) -> None:
     """Other seeds move both arms alike, which one pair alone cannot tell."""
