@@ -208,8 +208,9 @@ def enter_namespaces(*, network: bool = True, processes: bool = True) -> None:
         _write("/proc/self/gid_map", f"{group} {group} 1")
     mount("", "/", flags=MS_REC | MS_PRIVATE)
     # Who makes a name space of control groups may mount them, and root owns those of the host:
-    # a program could slow or end others by files that no overlay covers.
-    with contextlib.suppress(FileNotFoundError):  # a kernel without this limit
+    # a program could slow or end others by files that no overlay covers. A container's settings
+    # are read-only, and an older kernel has no such limit; foreign code may mount nothing anyhow.
+    with contextlib.suppress(OSError):
         _write("/proc/sys/user/max_cgroup_namespaces", "0")
 
 
