@@ -137,6 +137,7 @@ def test_an_installation_that_fails_is_an_error_and_no_regression(repo, tmp_path
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_first_step_installs_without_touching_any_torch(two, tmp_path) -> None:
     """From a package index, into an environment of its own; then a whole gate with it."""
     program = STEADY.format(rate=100)

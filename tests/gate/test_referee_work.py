@@ -91,6 +91,7 @@ def test_less_or_other_work_is_dropped_before_any_pair(repo, name) -> None:
     assert record["processes"] <= 4
 
 
+@pytest.mark.nightly
 def test_a_model_called_layer_by_layer_is_no_smaller_one(repo) -> None:
     apart = TRAINING.replace("(net(x) - y)", "(net[2](net[1](net[0](x))) - y)")
     record = judged(repo, TRAINING, apart, "--keep-if", "50%", "--budget", "40s")
