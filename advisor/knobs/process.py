@@ -1,56 +1,63 @@
-"""The running program as a document, for values that no config or option holds.
+"""The running program as documents, for values that no config or option holds.
 
-Most programs write the arguments of their DataLoader into the code. The probe tells them
-with the line that builds it, so they are leaves as those of a config are: searched, proven
-and reported by the same code. A trial overrides them inside the process; the user's code is
-never edited, and what is proven becomes a patch.
+Most programs write the arguments of their DataLoader into the code, and leave torch's own switches
+as they are. The probe tells both, the first with the line that builds the loader. So they are
+leaves as those of a config are: searched, proven and reported by the same code. A trial overrides
+them inside the process; the user's code is never edited, and what is proven becomes a patch.
 """
 
 import json
-from collections.abc import Container
+from collections.abc import Container, Mapping, Sequence
 
 from advisor import config
 from advisor.knobs.constraints import find_links
-from advisor.knobs.registry import LOADER_ARGUMENTS, REGISTRY
+from advisor.knobs.registry import LOADER_ARGUMENTS, REGISTRY, KnobSpec
 from advisor.knobs.tree import Findings, leaves
 from advisor.model import PROCESS, Effects, JsonScalar, Knob, Phase
 
+Found = tuple[config.Document, Findings]
+
 
 def find(
-    effects: Effects, phase: Phase, held: Container[str] = ()
-) -> tuple[config.Document, Findings] | None:
-    """Document and knobs of the measured DataLoader; None where none was iterated.
+    effects: Effects, phase: Phase, switches: Sequence[KnobSpec], held: Container[str] = ()
+) -> list[Found]:
+    """Documents of the measured DataLoader's arguments and of `switches`, named by their place.
 
     Kinds in `held` are left out: a config or an option sets them, and is where they move.
     """
-    if effects.workers is None:
-        return None
-    values: dict[str, JsonScalar] = {
-        name: value for name, value in _arguments(effects).items() if name not in held
-    }
-    name = effects.loader_site or PROCESS
-    document = config.parse(json.dumps(values).encode(), "process", name)
-    knobs = tuple(
+    found: dict[str, dict[str, tuple[str, JsonScalar]]] = {}
+    if effects.workers is not None:  # else no loader was iterated
+        arguments = _arguments(effects).items()
+        values = {kind: (kind, value) for kind, value in arguments if kind not in held}
+        found[effects.loader_site or PROCESS] = values
+    for spec in switches:
+        able, value = spec.switched_off(effects)
+        if spec.switch is not None and able and spec.kind not in held:
+            found.setdefault(PROCESS, {})[spec.switch.override] = spec.kind, value
+    return [_document(name, phase, values) for name, values in found.items()]
+
+
+def _document(
+    name: str, phase: Phase, values: Mapping[str, tuple[str, JsonScalar]]
+) -> Found:
+    """Document of values by path, each with its kind."""
+    raw = json.dumps({path: value for path, (_, value) in values.items()})
+    document = config.parse(raw.encode(), "process", name)
+    found = tuple(
         Knob(
             document=name,
-            path=kind,
+            path=path,
             kind=kind,
             phase=phase,
             knob_class=REGISTRY[kind].class_in(phase),
             value=value,
             unit=REGISTRY[kind].unit,
-            why=f"argument of the DataLoader built at {name}",
+            why=f"seen at {name}",
         )
-        for kind, value in values.items()
+        for path, (kind, value) in values.items()
     )
-    findings = Findings(
-        document=name,
-        knobs=knobs,
-        links=find_links(name, leaves(document.scalars), knobs),
-        traps=(),
-        outputs=(),
-    )
-    return document, findings
+    links = find_links(name, leaves(document.scalars), found)
+    return document, Findings(document=name, knobs=found, links=links, traps=(), outputs=())
 
 
 def _arguments(effects: Effects) -> dict[str, JsonScalar]:

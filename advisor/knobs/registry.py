@@ -1,7 +1,8 @@
 """Every kind of knob, one KnobSpec each.
 
-A further DataLoader argument is one row of LOADER_ARGUMENTS: all rooms read the spec.
-Names that need more than a pattern stand in catalogue.toml and names.toml.
+A further DataLoader argument is one row of LOADER_ARGUMENTS, and a further switch of torch one row
+of KINDS with a `switch`: all rooms read the spec. Beside it the probe needs a line that sets it
+(`probe/overrides.py`). Names that need more than a pattern stand in catalogue.toml and names.toml.
 """
 
 from collections.abc import Mapping
@@ -10,7 +11,33 @@ from typing import Literal
 
 from advisor.model import Effects, JsonScalar, KnobClass, Phase
 
-Prerequisite = Literal["workers", "gpu"]
+Prerequisite = Literal["workers", "gpu", "compute", "training", "tolerance"]
+"""What a value needs to do something: loader workers; a model on a card; much of the time in model
+calls, or a card; a training; a declared tolerance, for what rounds otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """How a kind is set in a program that holds no such setting: by the probe, and by its user."""
+
+    override: str
+    """Name that the probe knows it by."""
+    _: KW_ONLY
+    statement: str = ""
+    """Code that can stand alone after the imports; `{value}` is the value."""
+    code: str = ""
+    """Other words for what the user has to write."""
+    seen_in: str = ""
+    """Field of Effects that tells if it can be switched; empty: the kind's own."""
+    off: JsonScalar = False
+    """Value of that field at which it can be. None: at any that was seen."""
+    start_s: float = 0.0
+    """Seconds that it costs once, at the start, until they are measured."""
+
+    def shown(self, value: JsonScalar) -> str:
+        """What the user writes, as text."""
+        mode = "" if value is True else f'mode="{value}"'
+        return (self.code or f"`{self.statement}`").format(value=value, mode=mode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +64,10 @@ class KnobSpec:
     """Values to try on the best, without a search of its own."""
     by_hand: tuple[JsonScalar, ...] = ()
     """Further values to try where the user, not this program, would write them."""
+    flag: tuple[JsonScalar, JsonScalar] | None = None
+    """Value of a flag, and one that may be faster."""
+    switch: Switch | None = None
+    """For what the running program has, whether a config names it or not."""
     needs: tuple[Prerequisite, ...] = ()
     none_is_a_value: bool = False
     """None is what the program passes on, not a value set elsewhere."""
@@ -48,6 +79,15 @@ class KnobSpec:
         """Observed value; None is not measured."""
         of_loader = dict(effects.loader_arguments).get(self.effect)
         return getattr(effects, self.effect, of_loader)
+
+    def switched_off(self, effects: Effects) -> tuple[bool, JsonScalar]:
+        """True if the probe can switch it from where it was seen, and the value there."""
+        if self.switch is None:
+            return False, None
+        seen = getattr(effects, self.switch.seen_in or self.effect)
+        is_flag = isinstance(self.switch.off, bool)
+        able = seen is not None and self.switch.off in (None, seen)
+        return able, False if is_flag else seen
 
     def values_to_try(
         self, current: object, observed: JsonScalar = None, *, by_hand: bool = False
@@ -105,7 +145,6 @@ KINDS = (
         effect="batch",
     ),
     *LOADER_ARGUMENTS,
-    KnobSpec("precision", "precision", "numeric", "precision-or-flag"),
     KnobSpec(
         "grad_accum", "batches of one update", "training", "sizes",
         phase="train",
@@ -127,13 +166,89 @@ KINDS = (
         phase="train",
     ),
     KnobSpec("packing", "texts joined until they fill a row", "training", "flag", phase="train"),
-    KnobSpec("compile", "torch.compile", "numeric", "level", effect="compiled"),
-    KnobSpec("cudnn_benchmark", "cuDNN autotuning", "numeric", "flag", effect="cudnn_benchmark"),
-    KnobSpec("tf32", "TF32", "numeric", "level", effect="tf32"),
-    KnobSpec("channels_last", "channels-last layout", "numeric", "flag", effect="channels_last"),
-    KnobSpec("attention_impl", "attention implementation", "numeric", "level", phase="any"),
-    KnobSpec("kv_cache", "keys and values of tokens before", "numeric", "flag", phase="test"),
-    KnobSpec("fused_kernels", "fused optimizer", "numeric", "level", phase="train"),
+    KnobSpec(
+        "cudnn_benchmark", "cuDNN autotuning", "numeric", "flag",
+        effect="cudnn_benchmark",
+        flag=(False, True),
+        needs=("gpu",),
+        switch=Switch("cudnn_benchmark", statement="torch.backends.cudnn.benchmark = True"),
+    ),
+    KnobSpec(
+        "channels_last", "channels-last layout", "numeric", "flag",
+        effect="channels_last",
+        flag=(False, True),
+        needs=("compute",),
+        switch=Switch(
+            "channels_last",
+            code="`model = model.to(memory_format=torch.channels_last)`, and the same for its "
+            "input",
+        ),
+    ),
+    KnobSpec(
+        "non_blocking", "copies that are queued", "free", "flag",
+        needs=("gpu",),
+        switch=Switch(
+            "non_blocking",
+            code="`batch.to(device, non_blocking=True)`",
+            seen_in="pin_memory",
+            off=True,
+        ),
+    ),
+    KnobSpec(
+        "fused_kernels", "fused optimizer", "numeric", "level",
+        phase="train",
+        needs=("gpu", "training"),
+        switch=Switch(
+            "fused",
+            code="`torch.optim.AdamW(..., fused=True)`, and the same for Adam and SGD",
+            seen_in="fused",
+        ),
+    ),
+    KnobSpec(
+        "threads", "CPU threads of one operation", "free", "sizes",
+        effect="threads",
+        switch=Switch(
+            "threads",
+            statement="torch.set_num_threads({value})",
+            code="`torch.set_num_threads({value})`, or `OMP_NUM_THREADS={value}` before the "
+            "command",
+            off=None,
+        ),
+    ),
+    KnobSpec(
+        "tf32", "TF32", "numeric", "level",
+        effect="tf32",
+        flag=(False, True),
+        needs=("gpu", "tolerance"),
+        switch=Switch("tf32", statement='torch.set_float32_matmul_precision("high")'),
+    ),
+    KnobSpec(
+        "precision", "precision", "numeric", "precision-or-flag",
+        needs=("tolerance",),
+        switch=Switch(
+            "autocast",
+            code="`with torch.autocast(device_type, dtype=torch.{value}):` around the model's call",
+            seen_in="dtype",
+            off="float32",
+        ),
+    ),
+    KnobSpec(
+        "compile", "torch.compile", "numeric", "level",
+        effect="compiled",
+        flag=(False, True),
+        needs=("compute",),
+        switch=Switch("compile", code="`model.compile({mode})`", start_s=30.0),
+    ),
+    KnobSpec(
+        "attention_impl", "attention implementation", "numeric", "level",
+        phase="any",
+        flag=("eager", "sdpa"),
+    ),
+    KnobSpec(
+        "kv_cache", "keys and values of tokens before", "numeric", "flag",
+        phase="test",
+        flag=(False, True),
+    ),
 )  # fmt: skip
 REGISTRY: Mapping[str, KnobSpec] = {spec.kind: spec for spec in KINDS}
 """Kinds by name: to tune, and those that constraints and quality need."""
@@ -141,3 +256,8 @@ REGISTRY: Mapping[str, KnobSpec] = {spec.kind: spec for spec in KINDS}
 
 def loader_arguments(need: Prerequisite | None = None) -> tuple[str, ...]:
     return tuple(each.kind for each in LOADER_ARGUMENTS if need in (None, *each.needs))
+
+
+def switches() -> tuple[KnobSpec, ...]:
+    """Kinds that the running program has, beside the arguments of its loaders."""
+    return tuple(each for each in KINDS if each.switch is not None)

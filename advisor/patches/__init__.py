@@ -1,16 +1,18 @@
 """Advice on confirmed suggestions, with patches where the place is certain."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from advisor import numbers
 from advisor.executor.comparison import UNDER_LOAD
 from advisor.executor.requests import COMMAND_LINE, Program
-from advisor.model import Advice, Effects, JsonScalar
+from advisor.knobs.registry import REGISTRY
+from advisor.model import Advice, Change, Effects
 from advisor.patches import patches
 from advisor.patches.patches import Edit, file_patch, patch_of
-from advisor.tuner.code_suggestions import SWITCHES, is_confirmed
+from advisor.tuner.code_suggestions import is_confirmed
 from advisor.tuner.state import Suggestion, TunerState
 
 
@@ -27,7 +29,9 @@ def proven_advice(state: TunerState, program: Program) -> tuple[Advice, ...]:
         reason = f"{suggestion.reason} Measured in {pairs} of fresh processes."
         if outcome.used_contended_rounds:
             reason += f" {UNDER_LOAD}"
-        site, patch = placed(state, program, suggestion)
+        site, patch, by_hand = placed(state, program, suggestion)
+        if patch and by_hand:
+            reason += f" Not in the patch, and part of the gain: {', '.join(by_hand)}."
         advice.append(
             Advice(title=suggestion.title, gain=gain, detail=reason, site=site, patch=patch)
         )
@@ -36,32 +40,89 @@ def proven_advice(state: TunerState, program: Program) -> tuple[Advice, ...]:
 
 def placed(
     state: TunerState, program: Program, suggestion: Suggestion
-) -> tuple[str | None, str | None]:
-    """Place of a suggestion in the code, and its patch; none that would hold a part of it."""
-    seen = state.incumbent_run.effects
+) -> tuple[str | None, str | None, list[str]]:
+    """Place of a suggestion in the code, its patch, and what of it the patch does not hold.
+
+    Each change is edited where that is certain: values of configs, arguments at the line that
+    builds the loader, switches in the file that calls the model. The rest is the user's, by hand.
+    """
     moved = suggestion.variant.candidate.moved_from(state.best)
-    coded = {change.path: change.new for change in moved if change.in_code}
-    site = seen.model_site if suggestion.switch else seen.loader_site if coded else None
-    if any(change.document == COMMAND_LINE for change in moved):
-        return site, None
-    written = config_patch(program, state, suggestion)
-    if not coded:
-        return site, written
-    edit = code_edit(line_of(site), suggestion, coded, seen)
-    patch = site_patch(program, site, edit)
-    return site, patch and (written or "") + patch
+    seen = suggestion.run.effects
+    by_hand = [f"{each.path} {each.new}" for each in moved if each.document == COMMAND_LINE]
+    diffs = [config_patch(program, state, suggestion)]
+    coded = [change for change in moved if change.in_code]
+    arguments = [change for change in coded if REGISTRY[change.kind].switch is None]
+    site = seen.loader_site if arguments else seen.model_site if coded else None
+    parts = [*loader_parts(arguments, seen), *switch_parts(coded, suggestion)]
+    for place in dict.fromkeys(part.file for part in parts):
+        here = [part for part in parts if part.file == place]
+        sure = [part for part in here if patch_at(program, place, [part])]
+        patch = patch_at(program, place, sure) if sure else None
+        diffs.append(patch)
+        by_hand += [part.words for part in here if patch is None or part not in sure]
+    return site, "".join(filter(None, diffs)) or None, by_hand
 
 
-def line_of(site: str | None) -> int | None:
-    """Line of `train.py:88`; None for what belongs to no line."""
-    line = (site or "").rpartition(":")[2]
-    return int(line) if line.isdigit() else None
+class Part(NamedTuple):
+    """A change of the code."""
+
+    words: str
+    """What the user writes."""
+    file: str
+    edit: Edit | None
+    """None where its place is not certain."""
 
 
-def site_patch(program: Program, site: str | None, edit: Edit | None) -> str | None:
-    """Patch of the file of `site`; None where there is no such file, or no sure edit."""
-    path = program.cwd / (site or "").rpartition(":")[0]
-    return patch_of(path, program.cwd, edit) if edit and path.is_file() else None
+def loader_parts(changes: Sequence[Change], seen: Effects) -> list[Part]:
+    """Arguments of the measured loader, set together at the line that builds it."""
+    values = {change.path: change.new for change in changes}
+    if not values:
+        return []
+    file, line = place_of(seen.loader_site)
+    words = ", ".join(f"{name}={value!r}" for name, value in values.items())
+    edit = partial(patches.loader_edit, line, values) if line is not None else None
+    return [Part(f"`{words}`", file, edit)]
+
+
+def switch_parts(changes: Sequence[Change], suggestion: Suggestion) -> list[Part]:
+    """Switches in the file that calls the model: statements first, then around its call."""
+    seen = suggestion.run.effects
+    file, line = place_of(seen.model_site)
+    statements: list[Part] = []
+    around: list[Part] = []
+    for change in changes:
+        switch = REGISTRY[change.kind].switch
+        if switch is None:
+            continue
+        words = switch.shown(change.new)
+        edit: Edit | None = None
+        if line is not None and switch.statement:
+            statement = switch.statement.format(value=change.new)
+            edit = partial(patches.statement_edit, statement)
+        elif line is not None and change.kind == "precision":
+            device = (seen.device or "cpu").partition(":")[0]
+            widen = any(each.one_tensor for each in suggestion.run.overrides)
+            dtype = str(change.new)
+            edit = partial(patches.autocast_edit, line, device, dtype, widen=widen)
+        (statements if switch.statement else around).append(Part(words, file, edit))
+    # each is put right behind the imports, before those put there earlier: in the order of the text
+    statements.sort(key=lambda part: part.words, reverse=True)
+    return [*statements, *around]
+
+
+def place_of(site: str | None) -> tuple[str, int | None]:
+    """File and line of `train.py:88`; no line for what belongs to none."""
+    file, _, line = (site or "").rpartition(":")
+    return file, int(line) if line.isdigit() else None
+
+
+def patch_at(program: Program, file: str, parts: Sequence[Part]) -> str | None:
+    """Patch of `file` with all of `parts`; None where there is no such file, or no sure edit."""
+    path = program.cwd / file
+    edits = [part.edit for part in parts if part.edit is not None]
+    if not path.is_file() or len(edits) < len(parts):
+        return None
+    return patch_of(path, program.cwd, partial(patches.all_edits, edits))
 
 
 def config_patch(program: Program, state: TunerState, suggestion: Suggestion) -> str | None:
@@ -71,22 +132,3 @@ def config_patch(program: Program, state: TunerState, suggestion: Suggestion) ->
         old, new = (program.content(config, side).decode() for side in sides)
         diffs.append(file_patch(Path(config.name), old, new, program.cwd))
     return "".join(filter(None, diffs)) or None
-
-
-def code_edit(
-    line: int | None, suggestion: Suggestion, coded: Mapping[str, JsonScalar], seen: Effects
-) -> Edit | None:
-    """Edit at `line` that does what was tried; None without one."""
-    if line is None:
-        return None
-    if not suggestion.switch:
-        return partial(patches.loader_edit, line, coded)
-    switch = next(switch for switch in SWITCHES if switch.name == suggestion.switch)
-    value = coded[switch.name]
-    if switch.statement:
-        return partial(patches.statement_edit, switch.statement.format(value=value))
-    if switch.name == "autocast":
-        device = (seen.device or "cpu").partition(":")[0]
-        widen = any(override.one_tensor for override in suggestion.run.overrides)
-        return partial(patches.autocast_edit, line, device, str(value), widen=widen)
-    return None

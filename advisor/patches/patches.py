@@ -52,6 +52,17 @@ Edit = Callable[[PythonFile], list[Splice] | None]
 """Change of a tree, and like splices of code; None if impossible."""
 
 
+def all_edits(edits: Sequence[Edit], source: PythonFile) -> list[Splice] | None:
+    """Several edits of one file; None unless each is possible beside the others."""
+    splices: list[Splice] = []
+    for edit in edits:
+        found = edit(source)
+        if found is None:
+            return None
+        splices += found
+    return splices
+
+
 def loader_edit(
     line: int, values: Mapping[str, JsonScalar], source: PythonFile
 ) -> list[Splice] | None:

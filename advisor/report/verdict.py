@@ -311,7 +311,7 @@ def _nothing_proven(tuning: FinishedTuning) -> str:
     searched = [
         a.request.variant for a in tuning.lab.attempts if a.request.purpose == "search"
     ]
-    advised = any(not suggestion.switch for suggestion in state.suggestions)
+    advised = bool(state.suggestions)
     which = "that may be written" if advised else "tested"
     slower = f"No value {which} was faster by more than {state.tie_percent}."
     if any(variant.candidate.changes for variant in searched):

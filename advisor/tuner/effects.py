@@ -20,9 +20,11 @@ def verdict(change: Change, before: Run, after: Run) -> EffectVerdict:
     What is seen at the new value took effect, at the old one is ignored. Seen at neither it is
     `other`, and `unknown` where nothing shows it: that is held for no proof.
     """
-    if change.in_code and not_applied(change, after):
-        return "ignored"
     spec, seen, old = REGISTRY.get(change.kind), after.effects, before.effects
+    if not_applied(change, after):
+        return "ignored"
+    if change.in_code and spec is not None and spec.switch is not None:
+        return "took effect"  # the probe put it in place itself
     if spec is not None and spec.effect:
         value = spec.observed(seen)
         if value is None:
@@ -39,10 +41,14 @@ def verdict(change: Change, before: Run, after: Run) -> EffectVerdict:
 
 
 def not_applied(change: Change, run: Run) -> str:
-    """Why the probe could not put a value of the code in place; empty if it did."""
+    """Why the probe did not put a value of the code in place; empty if it did, or had not to."""
+    if not change.in_code:
+        return ""
     outcomes = (each for each in run.overrides if each.knob == change.path)
     outcome = next(outcomes, None)
-    return "" if outcome is None or outcome.applied else outcome.why or "it had no effect"
+    if outcome is None:
+        return "the run does not tell if it was"
+    return "" if outcome.applied else outcome.why or "it had no effect"
 
 
 def is_ignored(knob: Knob, candidate: Candidate, before: Run, after: Run) -> bool:

@@ -16,7 +16,7 @@ from advisor.tuner.baseline import (
     worth_trying,
 )
 from advisor.tuner.code_suggestions import (
-    compare_faster,
+    compare_stacks,
     is_confirmed,
     is_sure,
     suggest_changes,
@@ -90,16 +90,19 @@ def pipeline(context: TuningContext) -> Generator[SearchStep, Result, Stop]:
 
 
 def tune_gated_knobs(state: TunerState) -> Stage:
-    """Tune knobs behind the declared tolerance, then confirm.
+    """Tune knobs behind the declared tolerance, and confirm each on top of what is proven.
 
-    A program that computes faster may wait for its data now, so the loader is tuned once more.
+    Sampling steps come first: they gain a sampler many times as much as a precision can, and what
+    is tried and judged after them costs a fraction. A program that computes faster may wait for
+    its data now, so the loader is tuned once more.
     """
     free = state.best
+    if state.context.allows("quality"):
+        state = yield from tune_steps(state)
+        state = yield from confirm(state)
     if state.context.allows("numeric"):
         state = yield from tune_precision(state)
         state = yield from tune_flags(state)
-    if state.context.allows("quality"):
-        state = yield from tune_steps(state)
     if state.waits and state.best.key != free.key:
         state = yield from tune_workers(state, worker_knobs(state))
         state = yield from tune_loader(state)
@@ -114,12 +117,12 @@ def look_again(state: TunerState) -> Stage:
     """
     written = [each for each in state.near_misses if not state.in_code(each.knob)]
     state = yield from compare_hidden(state, written)
-    state = yield from compare_faster(state)
+    state = yield from compare_stacks(state)
     if not is_proven(state):
         coded = [each for each in state.near_misses if state.in_code(each.knob)]
         state = yield from compare_hidden(state, coded)
         state = replace(state, second_look=True)
-        state = yield from compare_faster(state)
+        state = yield from compare_stacks(state)
         state = replace(state, second_look=False)
     kept = tuple(
         each for each in state.suggestions if each.outcome or is_sure(state, each.run)

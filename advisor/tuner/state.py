@@ -224,8 +224,6 @@ class Suggestion:
     """Gain of single runs: it plans the rounds."""
     reason: str
     """Sentences for the report, without the gain."""
-    switch: str = ""
-    """The switch of the probe that it is; empty for values of settings."""
     less: "Suggestion | None" = None
     """The same without its last step, to fall back on."""
     outcome: Comparison | None = None
@@ -401,6 +399,17 @@ class TunerState:
             return False
         return bool(objective.broken(than)) or self.gain(run, than) > 1 + self.tie_threshold
 
+    def beats_incumbent(self, run: Run) -> bool:
+        """True if `run` is faster than the best so far, by the better of its runs.
+
+        At a second look by their median: rounds will tell, and the best of several equal runs hides
+        a gain that is smaller than they differ.
+        """
+        if not self.second_look or self.context.objective.broken(self.incumbent_run):
+            return self.is_faster(run, self.incumbent_run)
+        broken = self.context.objective.broken(run)
+        return not broken and self.gain_over_incumbent(run) > 1 + self.tie_threshold
+
     @property
     def price_s(self) -> float:
         """Wall time of one more short process; cold starts do not count."""
@@ -537,7 +546,7 @@ class TunerState:
         documents_ = (source.document for source in self.context.sources)
         return any(d.name == knob.document and d.format == "process" for d in documents_)
 
-    def verdict_on(self, knob: Knob) -> KnobVerdict | None:
+    def verdict_on(self, knob: Knob | Change) -> KnobVerdict | None:
         return next((each for each in self.verdicts if each.knob == key_of(knob)), None)
 
     def of_kind(self, *kinds: str) -> list[Knob]:

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from advisor import knobs, numbers
 from advisor.executor.requests import TrialRequest, TrialResult, Variant
 from advisor.knobs import precision_choices
-from advisor.knobs.registry import LOADER_ARGUMENTS
+from advisor.knobs.registry import KINDS, LOADER_ARGUMENTS, REGISTRY, KnobSpec, switches
 from advisor.model import Candidate, DecisionCause, Failure, JsonScalar, Knob, Run, leaf_of
 from advisor.tuner.baseline import STEP_SHARES, tidy_steps
 from advisor.tuner.effects import is_ignored, set_ignored
@@ -17,27 +18,20 @@ from advisor.tuner.quality_gate import (
     passes_gate,
     screen,
 )
-from advisor.tuner.search import is_count, is_turn_of, plain_reason, unusable
+from advisor.tuner.search import is_count, is_turn_of, leave_out, plain_reason, unusable
 from advisor.tuner.state import (
     OUT_OF_TIME,
     NearMiss,
     Stage,
+    Trials,
     TunerState,
     change_of,
     make_request,
     run_trial,
 )
 
-ON_GPU = ("cudnn_benchmark", "channels_last", "tf32")
-"""Flags that act on a GPU only."""
 GATED_RUNS = 4.0
 """Processes that compare a gated value's results: two pairs."""
-QUICKER: dict[str, tuple[JsonScalar, JsonScalar]] = {
-    **dict.fromkeys((*ON_GPU, "compile"), (False, True)),
-    "attention_impl": ("eager", "sdpa"),
-    "kv_cache": (False, True),
-}
-"""Value of a flag, and one that may be faster; cheapest to try first."""
 
 
 def try_values(
@@ -49,10 +43,10 @@ def try_values(
 ) -> Stage:
     """Try values from the smallest; later ones must win by a tie.
 
-    A numeric knob takes the first faster one inside the tolerance. The program ignores it
+    A gated knob takes the first faster one inside the tolerance. The program ignores it
     only if no value had an effect. `kept_s`: time kept beside a trial, by default the reserve.
     """
-    gated = knob.knob_class == "numeric"
+    gated = is_gated(state, knob)
     start, before = state, state.verdict_on(knob)
     ignored: tuple[Candidate, Run] | None = None
     followed, seen, unconfirmed = False, "", ""
@@ -62,7 +56,6 @@ def try_values(
         if isinstance(candidate, knobs.InvalidChange):
             state = state.set_verdict(knob, "invalid", f"{plain_reason(candidate)}.")
             continue
-        variant = Variant(candidate=candidate)
         (request,) = requests_of(state, knob, [value])
         beside_s = state.gated_reserve_s if gated else kept_s
         more_s = GATED_RUNS * request.expected_s if gated else 0.0
@@ -80,22 +73,16 @@ def try_values(
             continue
         followed = True
         rates.append(rate_of(state, value, trial))
-        if run is None or not state.is_faster(run, state.incumbent_run):
+        if run is None or not state.beats_incumbent(run):
             state = with_near_miss(state, run, knob, value)
             continue
-        if why := unusable(state, run):
-            seen = f" and usable: {value} {why}"
-            continue
-        if gated:
-            state, verdict = yield from passes_gate(state, variant, run)
-            if verdict.inside:
-                reason = f"Inside its tolerance{verdict.figures}."
-                return state.adopt(candidate, run).set_verdict(knob, "faster", reason)
-            seen = f" inside its tolerance{verdict.figures}. {verdict.why}".rstrip(". ")
-            if not verdict.refuted:
-                unconfirmed = f"`{value}` was faster{verdict.figures}. {verdict.why}"
+        state, judged = yield from judge(state, knob, value, request.variant, run)
+        if not judged.taken:
+            seen, unconfirmed = judged.seen, judged.unconfirmed or unconfirmed
             continue
         state = state.adopt(candidate, run)
+        if gated:
+            return state.set_verdict(knob, "faster", judged.seen)
     if ignored and not followed:
         return set_ignored(state, knob, *ignored)
     adopted = state.best.key != start.best.key
@@ -110,6 +97,42 @@ def try_values(
     unchanged = f"No value tested was {beyond}.{shown}"
     cause: DecisionCause = "not-proven" if unconfirmed else "not-faster"
     return state.set_verdict(knob, cause, unconfirmed or unchanged)
+
+
+class Judged(NamedTuple):
+    """Whether a faster value may be taken."""
+
+    taken: bool
+    seen: str = ""
+    """Clause on why not; of a gated value that is taken, a sentence on its results."""
+    unconfirmed: str = ""
+    """Sentence on a value that more runs could still judge; else empty."""
+
+
+def judge(
+    state: TunerState, knob: Knob, value: JsonScalar, variant: Variant, run: Run
+) -> Trials[Judged]:
+    """Judge a faster value by its work and, where it may change results, by those.
+
+    What only the user may write and is refused is kept for the report.
+    """
+    if why := unusable(state, run) or misread(state, knob, run):
+        if state.by_hand:
+            state = leave_out(state, variant, run, f". It {why}.")
+        return state, Judged(taken=False, seen=f" and usable: {value} {why}")
+    if not is_gated(state, knob):
+        return state, Judged(taken=True)
+    state, verdict = yield from passes_gate(state, variant, run)
+    if verdict.inside:
+        return state, Judged(taken=True, seen=f"Inside its tolerance{verdict.figures}.")
+    why = f"{verdict.figures}. {verdict.why}"
+    if state.by_hand:
+        state = leave_out(state, variant, run, why, is_open=not verdict.refuted)
+    return state, Judged(
+        taken=False,
+        seen=f" inside its tolerance{why}".rstrip(". "),
+        unconfirmed="" if verdict.refuted else f"`{value}` was faster{why}",
+    )
 
 
 def rate_of(state: TunerState, value: JsonScalar, trial: TrialResult) -> str:
@@ -128,10 +151,49 @@ def requests_of(
     for value in values:
         candidate = state.with_value(knob, value)
         if isinstance(candidate, Candidate):
-            variant = Variant(candidate=candidate)
+            variant = Variant(candidate=candidate, extra_s=start_s(candidate, state.best))
             yield make_request(
                 state, variant, ran=state.best_run, whole_batches=whole_batches
             )
+
+
+def is_gated(state: TunerState, knob: Knob) -> bool:
+    """True if its values have to stay inside a declared tolerance.
+
+    Of what stands in the code the user decides: only what is known to round otherwise is judged.
+    """
+    if state.in_code(knob):
+        return "tolerance" in REGISTRY[knob.kind].needs
+    return knob.knob_class == "numeric"
+
+
+def start_s(candidate: Candidate, beside: Candidate) -> float:
+    """Seconds that `candidate` costs at its start and `beside` does not, before any was seen."""
+    moved = {change.kind for change in candidate.moved_from(beside)}
+    return sum(
+        each.switch.start_s for each in switches() if each.kind in moved and each.switch
+    )
+
+
+def misread(state: TunerState, knob: Knob, run: Run) -> str:
+    """Reason against a rate under a switch whose batch was read otherwise; else empty.
+
+    If it differs by more than asked of the loader, it and the rate were misread, as in
+    compiled code. Batches that vary between runs are not compared.
+    """
+    batches = {batch_share(each) for each in state.incumbent_runs}
+    if (
+        REGISTRY[knob.kind].switch is None
+        or len(batches) > 1
+        or batch_share(run) in batches
+    ):
+        return ""
+    return "hides the size of its batches, so its rate is not known"
+
+
+def batch_share(run: Run) -> float | None:
+    """Observed batch over the one asked of the loader, if any."""
+    return run.effects.batch and run.effects.batch / (run.effects.batch_asked or 1)
 
 
 def with_near_miss(
@@ -242,20 +304,38 @@ def tune_precision(state: TunerState) -> Stage:
 
 
 def tune_flags(state: TunerState) -> Stage:
-    for kind, pair in QUICKER.items():
-        for knob in state.tunable(kind):
-            slower, quicker = (as_written(knob, value) for value in pair)
+    """Switch on what a config holds and may be faster; what is cheapest to try comes first."""
+    for spec in (each for each in KINDS if each.flag is not None):
+        for knob in state.tunable(spec.kind):
+            slower, quicker = (as_written(knob, value) for value in spec.flag or ())
             cause: DecisionCause = "no-value-known"
             if repr(knob.value) != repr(slower):
                 reason = f"No value is known to be quicker than {knob.value!r}."
-            elif kind in ON_GPU and not state.incumbent_run.on_gpu:
+            elif reason := no_need(state, spec):
                 cause = "no-need"
-                reason = "It does something on a GPU only, and the model is not on one."
             else:
                 state = yield from try_with_consent(state, knob, [quicker])
                 continue
             state = state.set_verdict(knob, cause, reason)
     return state
+
+
+WORTH_COMPUTE = 0.3
+"""Share of time in model calls from which faster calls gain enough; judgement."""
+
+
+def no_need(state: TunerState, spec: KnobSpec) -> str:
+    """Why a switch would do nothing for this program; empty where it may."""
+    run = state.incumbent_run
+    computes = run.on_gpu or (run.shares.compute or 0.0) >= WORTH_COMPUTE
+    if "gpu" in spec.needs and not run.on_gpu:
+        return "It does something on a GPU only, and the model is not on one."
+    if "training" in spec.needs and not state.trains:
+        return "It does something in a training only."
+    if "compute" in spec.needs and not computes:
+        share = numbers.percent(run.shares.compute)
+        return f"Calls of the model take {share} of the time: too little to gain."
+    return ""
 
 
 def as_written(knob: Knob, value: JsonScalar) -> JsonScalar:

@@ -13,6 +13,7 @@ import pytest
 from advisor.__main__ import build_parser
 from advisor.executor.comparison import Comparison
 from advisor.executor.requests import TrialRequest, Variant
+from advisor.knobs.registry import switches
 from advisor.model import (
     PROCESS,
     Candidate,
@@ -26,7 +27,6 @@ from advisor.model import (
 )
 from advisor.report import build, verdict, view
 from advisor.report.schema import CandidateEntry, Gain, Report
-from advisor.tuner.code_suggestions import SWITCHES
 from advisor.tuner.state import Task
 from tests.executor.made import comparison
 from tests.report.composing import reported
@@ -321,7 +321,7 @@ def test_a_batch_that_is_only_suggested_is_no_candidate_of_the_headline(tmp_path
     found = reported(search, tmp_path)
     assert found.reason.startswith("No value that may be written was faster by more than")
     assert "Faster, and yours to apply: batch_size: 4 to " in view.render(found)
-    (suggestion,) = (each for each in search.state.suggestions if not each.switch)
+    (suggestion,) = search.state.suggestions
     for rounds, verdict_then in ((2, "partial"), (None, "unchanged")):
         whole = suggestion.outcome
         short = replace(whole, cut_short=True, rounds=whole.rounds[:rounds])
@@ -376,10 +376,10 @@ def test_a_machine_without_a_gpu_is_said_once(tmp_path) -> None:
 
 
 def test_only_code_stands_as_code() -> None:
-    for switch in SWITCHES:
-        lines = re.findall("`([^`]+)`", switch.shown("x"))
-        assert lines, switch.name
+    for spec in switches():
+        shown = spec.switch.shown("x")
+        lines = re.findall("`([^`]+)`", shown)
+        assert lines, spec.kind
         for line in lines:
-            compile(f"{line} pass" if line.endswith(":") else line, switch.name, "exec")
-        prose = re.sub("`[^`]+`", "", switch.shown("x"))
-        assert not re.search(r"[()_=]", prose), switch.name
+            compile(f"{line} pass" if line.endswith(":") else line, spec.kind, "exec")
+        assert not re.search(r"[()_=]", re.sub("`[^`]+`", "", shown)), spec.kind

@@ -1,11 +1,12 @@
 """Precision and the steps of a sampler: inside a declared tolerance, and after what is free."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from advisor.model import Trial
+from advisor.model import Failure, Run, Trial
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
 from tests.tuner.configs import GUARD, TRAINING
@@ -109,6 +110,41 @@ def test_what_is_free_is_proven_before_quality_is_touched(tmp_path) -> None:
     assert first.changes
     assert all(change.knob_class == "free" for change in first.changes)
     assert "other draws of the same distribution" in search.decisions["batch_size"].reason
+
+
+@pytest.mark.parametrize(("speedup", "taken"), [(1.4, True), (0.97, False)])
+def test_steps_come_before_precision_and_each_is_proven_by_itself(
+    tmp_path, speedup, *, taken
+) -> None:
+    """A precision of no gain was written on the back of steps that gained tenfold."""
+
+    class LuckyOnce(RecordedEngine):
+        """The machine has a quick moment at bf16's only run of the search."""
+
+        def run(self, trial: Trial, *args: Any, **more: Any) -> Run | Failure:
+            result = super().run(trial, *args, **more)
+            narrow = any(change.new == "bf16" for change in trial.candidate.changes)
+            lucky = narrow and trial.purpose == "search" and isinstance(result, Run)
+            return replace(result, units_per_s=1.5 * result.units_per_s) if lucky else result
+
+    engine = on_formula(
+        LuckyOnce,
+        load_s=1e-6,
+        sampler=True,
+        names={"steps": "n_timestep"},
+        quality=lambda n: 0.5 + 10 / n,
+        quality_name="rmse",
+        quality_noise=1e-4,
+        bf16_speedup=speedup,
+    )
+    measure = {"rmse": {"pattern": "rmse: ([0-9.]+)", "tolerance": "5%"}}
+    workload = {"phase": "test", "quality": measure}
+    text = f"{SAMPLER}precision: fp32\n"
+    search = formula_search(tmp_path, engine, text, workload=workload, budget_s=1e9)
+    assert search.values["n_timestep"] == 500
+    assert ("precision" in search.values) is taken
+    steps = next(each for each in search.state.confirmations if "500" in each.ab_test.after.label)
+    assert "bf16" not in steps.ab_test.after.label
 
 
 def test_what_trades_results_is_written_only_for_a_gain_of_its_own(tmp_path) -> None:

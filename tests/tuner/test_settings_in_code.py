@@ -22,7 +22,7 @@ from tests.runs import a_failure
 from tests.support.simulator.engine import RecordedEngine, Values
 from tests.support.simulator.formula import Formula
 from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
-from tests.tuner.configs import TEST
+from tests.tuner.configs import GUARD, TEST
 
 START = {"batch_size": 1, "num_workers": 0}
 CODE = "import torch\n\nloader = DataLoader(data, batch_size=1, num_workers=0)\n"
@@ -44,7 +44,7 @@ def repository(folder: Path) -> Path:
 
 def advised(search: FormulaSearch) -> dict[str, Any]:
     """Values of the only suggestion, written or not."""
-    (suggestion,) = (each for each in search.state.suggestions if not each.switch)
+    (suggestion,) = search.state.suggestions
     return {each.path: each.new for each in suggestion.variant.candidate.changes}
 
 
@@ -68,6 +68,35 @@ def test_values_in_the_code_gain_as_values_in_a_config_do(tmp_path, formula) -> 
     for name, value in advised(coded).items():
         assert f"{name}={value}" in (work / "train.py").read_text()
     assert coded.winner.changes == (), "nothing of it is ours to write"
+
+
+def test_switches_of_torch_come_on_top_of_the_loader_as_one_patch(tmp_path) -> None:
+    """One number for all of it, what each step gained in its one run, and one edit of the file."""
+    work = repository(tmp_path)
+    (work / "train.py").write_text(f"{CODE}out = model(batch)\n")
+    seen = {"device": "cpu", "threads": 8, "model_site": "train.py:4", **CALL["observed"]}
+    faster = {"threads=4": 1.5, "autocast=bfloat16": 1.4}
+    engine = on_formula(
+        load_s=1e-3, unit_s=0.004, coded={"num_workers": 0}, seed=1, process_s=5.0,
+        observed=seen, switches=faster, drifts={"autocast=bfloat16": 0.001},
+    )  # fmt: skip
+    search = formula_search(
+        work, engine, "lr: 0.1\n", workload=GUARD, budget_s=900.0, cpus=4, gpu=False
+    )
+    (advice,) = proven_advice(search.state, search.executor.program)
+    batch, workers = (advised(search)[name] for name in ("batch_size", "num_workers"))
+    arguments = f"DataLoader arguments: batch_size={batch}, num_workers={workers}"
+    assert advice.title == f"{arguments}; threads=4; autocast=bfloat16"
+    assert f"Each in one run, on top of those before: {arguments} " in advice.detail
+    assert "; threads=4 1.50x; autocast=bfloat16 1.40x." in advice.detail
+    subprocess.run(["git", "apply", "-"], input=advice.patch, text=True, cwd=work, check=True)
+    code = (work / "train.py").read_text()
+    for line in (
+        f"batch_size={batch}, num_workers={workers})",
+        "torch.set_num_threads(4)",
+        "with torch.autocast(",
+    ):
+        assert line in code
 
 
 def test_a_batch_of_the_config_and_workers_in_the_code_are_one_stack(tmp_path) -> None:
@@ -110,8 +139,9 @@ def test_a_batch_in_the_code_of_a_training_is_told_with_its_learning_rate(tmp_pa
     assert "The learning rate" in search.decisions_in_code["batch_size"].reason
 
 
-def test_a_stack_with_an_option_of_the_command_has_no_patch_of_its_rest(tmp_path) -> None:
-    """No patch holds the command: half of what was proven would be another program."""
+def test_what_a_patch_cannot_hold_is_told_beside_it(tmp_path) -> None:
+    """No patch holds the command: half of what was proven is another program, and nobody says so
+    but the advice."""
     work = repository(tmp_path)
     engine = on_formula(
         **FORMULAS["all three"], **CALL, coded={"--batch-size": 1, "num_workers": 0},
@@ -120,8 +150,10 @@ def test_a_stack_with_an_option_of_the_command_has_no_patch_of_its_rest(tmp_path
     search = formula_search(work, engine, "lr: 0.1\n", options=("--batch-size", "1"))
     assert {"--batch-size", "num_workers"} <= advised(search).keys()
     (advice,) = proven_advice(search.state, search.executor.program)
-    assert advice.patch is None
-    assert "--batch-size: 1 to" in advice.title
+    workers = advised(search)["num_workers"]
+    assert f"num_workers={workers})" in advice.patch
+    batch = advised(search)["--batch-size"]
+    assert f"Not in the patch, and part of the gain: --batch-size {batch}." in advice.detail
 
 
 class MakesItsBatches(RecordedEngine):

@@ -194,7 +194,7 @@ def test_a_batch_left_to_the_user_names_what_counts_batches_with_its_line(tmp_pa
     search = formula_search(tmp_path, engine, COUNTED)
     decision = search.decisions["batch_size"]
     assert decision.outcome == "advised"
-    (suggested,) = (each for each in search.state.suggestions if not each.switch)
+    (suggested,) = search.state.suggestions
     times = suggested.variant.candidate.changes[0].new / 4
     moved = decision.reason.partition("these have to move along: ")[2].split(", `")
     assert [each.strip("`").partition("`")[0] for each in moved] == [
