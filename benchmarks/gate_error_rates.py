@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from advisor.gate.runner import orders
 from advisor.gate.schema import ARMS
-from advisor.gate.sequential_test import LOOKS, judge, keep_or_drop
+from advisor.gate.sequential_test import LOOKS, RULING_LOOKS, judge, keep_or_drop
 
 DROPS = (0.0, 0.03, 0.05, 0.08)
 FAMILIES = (1, 10, 20)
@@ -162,7 +162,7 @@ def rulings(world: World, gain: float, seeds: int) -> dict[str, float]:
     counts: Counter[str] = Counter()
     pairs = 0
     for seed in range(seeds):
-        differences = draw(world, -gain, f"{world.name}/{gain}/{seed}", LOOKS[-1])
+        differences = draw(world, -gain, f"{world.name}/{gain}/{seed}", RULING_LOOKS[-1])
         found = keep_or_drop([-difference for difference in differences], WANTED)
         counts[found.ruling] += 1
         pairs += found.gain.n
@@ -172,7 +172,7 @@ def rulings(world: World, gain: float, seeds: int) -> dict[str, float]:
 
 def print_rulings(seeds: int) -> None:
     """Table of the referee."""
-    print(f"{seeds} calls a row; a gain of {WORTH:.0%} is worth keeping, looks {LOOKS}\n")
+    print(f"{seeds} calls a row; a gain of {WORTH:.0%} is worth keeping, looks {RULING_LOOKS}\n")
     print("| world | true gain | keep % | drop % | undecided % | pairs |")
     print("|---|---|---|---|---|---|")
     for world in WORLDS:

@@ -22,7 +22,7 @@ from advisor.executor.comparison import UNDER_LOAD, Comparison, work_differences
 from advisor.executor.executor import Executor
 from advisor.executor.requests import ABTest, SkippedRun, TrialRequest, Variant
 from advisor.gate import referee
-from advisor.gate.sequential_test import LOOKS, ChangeRuling, keep_or_drop
+from advisor.gate.sequential_test import RULING_LOOKS, ChangeRuling, keep_or_drop
 from advisor.model import UNFINISHED, Failure, Interval, MeasurePlan, Purpose, Run
 from advisor.objective import THROUGHPUT
 from advisor.quality import judge, patterns, read_measures
@@ -143,7 +143,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         _require_alone(args, command or [])
         return referee.run(args, command)
     if args.keep_if is not None:
-        args.rounds = LOOKS[-1]
+        args.rounds = RULING_LOOKS[-1]
     if args.rounds < FEWEST or not 0 < args.threshold < 100:
         msg = (
             f"--rounds {args.rounds} --threshold {args.threshold:g}: an interval needs {FEWEST} "

@@ -43,7 +43,13 @@ from advisor.gate.schema import (
     RefereeRecord,
     Ruling,
 )
-from advisor.gate.sequential_test import ALPHA, LOOKS, ChangeRuling, keep_or_drop
+from advisor.gate.sequential_test import (
+    DROPPED_BY_CHANCE,
+    KEPT_BY_CHANCE,
+    RULING_LOOKS,
+    ChangeRuling,
+    keep_or_drop,
+)
 from advisor.machine.host import read_machine
 from advisor.model import Effects, Run
 from advisor.settings import Workload
@@ -51,7 +57,7 @@ from advisor.tuner import output_check, same_work
 
 NAME = "compare"
 KEEP_IF = 0.02
-"""Gain worth keeping where none is asked for: a small one that 24 pairs often still prove."""
+"""Gain worth keeping where none is asked for: a small one that 48 pairs often still prove."""
 EXIT_CODES: dict[Ruling, int] = {"keep": 0, "drop": 1, "undecided": 3}
 DEFAULT_BUDGET_S = 600.0
 """Budget where none is given."""
@@ -117,7 +123,9 @@ def run(args: argparse.Namespace, command: Sequence[str] | None) -> int:
             taken(processes.engine, wait_s, cancel, lambda text: say(text, NAME))
         )
         judge = Judge(processes=processes, workload=program.workload, inputs=inputs)
-        rule = StoppingRule(looks=LOOKS, settled=judge.settled, name=NAME, more=_budget_of)
+        rule = StoppingRule(
+            looks=RULING_LOOKS, settled=judge.settled, name=NAME, more=_budget_of
+        )
         measurement = GateMeasurement(
             processes=processes, selected=(program,), inputs=inputs, rule=rule
         )
@@ -216,7 +224,7 @@ class Judge:
             "undecided": ("noise", f"a gain of {share} is neither proven nor ruled out"),
         }
         cause, reason = reasons[decision.ruling]
-        if decision.ruling == "drop" and decision.gain.n < LOOKS[0]:
+        if decision.ruling == "drop" and decision.gain.n < RULING_LOOKS[0]:
             cause, reason = "evidently-slower", "it is evidently slower in each pair"
         elif decision.ruling == "undecided" and entry.stopped:
             cause, reason = "budget", f"{reason}: {entry.stopped}"
@@ -312,7 +320,7 @@ def record_of(
         reason=ruled.reason,
         gain=_gain(ruled.decision) if ruled.decision else None,
         keep_if=wanted,
-        wrong_at_most=ALPHA,
+        wrong_at_most=KEPT_BY_CHANCE if ruled.ruling == "keep" else DROPPED_BY_CHANCE,
         command=entry.command,
         base=arms["base"].revision,
         head=arms["head"].revision,

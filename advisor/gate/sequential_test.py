@@ -111,6 +111,28 @@ def judge(
     return {key: decided[key] for key in differences}
 
 
+KEPT_BY_CHANCE, DROPPED_BY_CHANCE = 0.02, 0.05
+"""Chance that a change without gain is kept, and one that is worth it dropped, over all looks.
+
+Many edits are tried for each that gains, so what is kept has to be the surer of the two."""
+RULED: dict[int, dict[Ruling, float]] = {
+    5: {"drop": 1 / 32, "keep": 0.0},
+    7: {"drop": 0.0, "keep": 1 / 128},
+    9: {"drop": 1 / 512, "keep": 1 / 512},
+    12: {"drop": 0.0035, "keep": 0.002},
+    17: {"drop": 0.0017, "keep": 0.002},
+    24: {"drop": 0.0035, "keep": 0.002},
+    34: {"drop": 0.004, "keep": 0.002},
+    48: {"drop": 0.004, "keep": 0.002},
+}
+"""Chance of a wrong ruling that each look may spend, by number of pairs.
+
+A change without gain is dropped after five pairs where equal processes agree to 1 %. The looks
+beyond 24 are for programs whose processes differ by 3 %: half of those were left undecided.
+
+Chosen by `python -m benchmarks.gate_error_rates --keep`; record: docs/referee.md.
+"""
+RULING_LOOKS = tuple(RULED)
 EVIDENT_PAIRS = 3
 """Pairs from which a change is dropped that is slower in each by `EVIDENT` and the spread."""
 
@@ -133,23 +155,22 @@ def keep_or_drop(gains: Sequence[float], wanted: float) -> ChangeRuling:
 
     `wanted`: the log gain that is worth keeping, above zero. A change is dropped once a gain of
     `wanted` is ruled out, and kept once any gain is proven. What lies between may go either
-    way. Each looks as often as a pass of the gate does and spends ALPHA in all: a change without
-    gain is kept, and one of `wanted` dropped, in ALPHA of calls at most. All looks are replayed.
+    way. All looks are replayed.
     """
     withheld = False
     if _evidently_slower(gains[:EVIDENT_PAIRS]):
-        return _decision("drop", gains[:EVIDENT_PAIRS], level(LOOKS[0], "pass"))
-    for look in (look for look in LOOKS if len(gains) >= look):
-        spent = level(look, "pass")
+        return _decision("drop", gains[:EVIDENT_PAIRS], RULED[RULING_LOOKS[0]])
+    for look in (look for look in RULING_LOOKS if len(gains) >= look):
+        spent = RULED[look]
         small = _Sample(gains[:look], wanted)
         proven = _Sample([-gain for gain in gains[:look]], 0.0)
-        if small.passes(spent):
+        if spent["drop"] and small.passes(spent["drop"]):
             return _decision("drop", gains[:look], spent)
-        if proven.passes(spent):
+        if spent["keep"] and proven.passes(spent["keep"]):
             return _decision("keep", gains[:look], spent)
         withheld = small.withheld or proven.withheld
-    spent = level(max((n for n in LOOKS if n <= len(gains)), default=LOOKS[0]), "pass")
-    return _decision("undecided", gains, spent, correlated=withheld)
+    latest = max((n for n in RULING_LOOKS if n <= len(gains)), default=RULING_LOOKS[0])
+    return _decision("undecided", gains, RULED[latest], correlated=withheld)
 
 
 def _evidently_slower(gains: Sequence[float]) -> bool:
@@ -160,12 +181,20 @@ def _evidently_slower(gains: Sequence[float]) -> bool:
 
 
 def _decision(
-    ruling: Ruling, gains: Sequence[float], spent: float, *, correlated: bool = False
+    ruling: Ruling,
+    gains: Sequence[float],
+    spent: Mapping[Ruling, float],
+    *,
+    correlated: bool = False,
 ) -> ChangeRuling:
+    """Ruling with its bounds: below by what may keep a change, above by what may drop it."""
+    fallback = max(spent.values())
+    below, above = (spent[each] or fallback for each in ("keep", "drop"))
+    low, high = (stats.walsh_interval(gains, each) for each in (below, above))
     return ChangeRuling(
         ruling=ruling,
-        gain=stats.walsh_interval(gains, spent),
-        confidence=1 - 2 * spent,
+        gain=replace(low, high=high.high),
+        confidence=1 - below - above,
         correlated=correlated,
     )
 

@@ -60,7 +60,7 @@ def confirm(state: TunerState, share_s: float | None = None) -> Stage:
         wanted = wanted_rounds(state, base, expected, again=again)
         wanted = min(wanted, most_rounds(state, base, expected, again=again))
         fewest = GOOD_ROUNDS if again else FEWEST_ROUNDS
-        room_s = state.remaining_s - finish_s
+        room_s = state.remaining_s - finish_s - later_s(state, winner)
         if share_s is not None:
             wanted = min(wanted, max(GOOD_ROUNDS, int(share_s / max(round_s, 1e-9))))
         rounds = min(wanted, int(room_s / max(round_s, 1e-9)))
@@ -88,6 +88,18 @@ def confirm(state: TunerState, share_s: float | None = None) -> Stage:
         if not state.likely or result.cut_short or result.collapsed(AFTER) > MOST_COLLAPSED:
             break
     return back_to(state, proven_candidate(state))
+
+
+def later_s(state: TunerState, winner: Candidate) -> float:
+    """Time that the proof of sampling steps leaves for one run of a precision that was not tried.
+
+    One run tells that a precision is slower here, which is all that most machines without a card
+    have to say of it. It comes after the steps, as it is tried on top of them.
+    """
+    if all(change.kind != "timesteps" for change in winner.changes):
+        return 0.0
+    untried = [k for k in state.tunable("precision") if state.verdict_on(k) is None]
+    return MARGIN * state.again_s(state.best_run) if untried else 0.0
 
 
 def most_rounds(

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, stdev
+from typing import NamedTuple
 
 from advisor import numbers, quality
 from advisor.executor.comparison import AFTER, BEFORE
@@ -20,7 +21,6 @@ from advisor.tuner import output_check
 from advisor.tuner.state import (
     FEWEST_ROUNDS,
     MARGIN,
-    OUT_OF_TIME,
     Task,
     Trials,
     TunerState,
@@ -82,6 +82,19 @@ class Reference:
     """Share of each tolerance that earlier calls spent."""
 
 
+class Missing(NamedTuple):
+    """Why a measure's runs are missing, or some of them."""
+
+    why: str
+    """Clause for a person."""
+    out_of_time: bool = False
+    """More budget would have them."""
+
+
+NO_TIME = Missing("the budget had no room for the runs that judge it", out_of_time=True)
+NOTHING_TO_COMPARE = Missing("there was nothing to compare")
+
+
 def passes_gate(state: TunerState, variant: Variant, run: Run) -> Trials[Verdict]:
     """True if `variant`, run as `run`, stays inside the declared tolerance.
 
@@ -89,23 +102,21 @@ def passes_gate(state: TunerState, variant: Variant, run: Run) -> Trials[Verdict
     measures. Nothing to compare is not inside.
     """
     workload, best = state.context.workload, state.best
-    reference: Reference | str = "there was nothing to compare"
+    reference: Reference | Missing = NOTHING_TO_COMPARE
     if workload.numeric_tolerance is not None and drifts_of(state.incumbent_run, run):
         reference = Reference(variant=Variant(candidate=best))
         state, found = assess(state, reference, variant, [(state.incumbent_run, run)])
         return (yield from confirm_quality(state, reference, variant, found))
     if workload.quality:
         state, reference = yield from measure_reference(state)
-    if reference == OUT_OF_TIME:
-        why = "The budget had no room to compare its results."
-        return state, Verdict(inside=False, why=why, refuted=False)
-    if isinstance(reference, str) or state.best != best:
-        why = (
-            reference
-            if isinstance(reference, str)
-            else "what it was compared with was given up"
-        )
-        return state, Verdict(inside=False, figures=f": {why}")
+    if isinstance(reference, Missing):
+        if reference.out_of_time:
+            why = "The budget had no room to compare its results."
+            return state, Verdict(inside=False, why=why, refuted=False)
+        return state, Verdict(inside=False, figures=f": {reference.why}")
+    if state.best != best:
+        figures = ": what it was compared with was given up"
+        return state, Verdict(inside=False, figures=figures)
     state, found = yield from screen(state, reference, variant)
     return (yield from confirm_quality(state, reference, variant, found))
 
@@ -373,8 +384,8 @@ def run_seeds(
     *,
     first: int = CHOOSING,
     more: int = 0,
-) -> Trials[tuple[tuple[Run, ...], str]]:
-    """Quality runs with choosing seeds from `first`, and why they end.
+) -> Trials[tuple[tuple[Run, ...], Missing | None]]:
+    """Quality runs with choosing seeds from `first`, and why some are missing.
 
     `more`: runs of another variant without which these are worth nothing.
     """
@@ -387,23 +398,23 @@ def run_seeds(
         if more and needed_s > state.remaining_s - kept_s:
             task = Task("quality-reference")
             state = state.skip(task, needed_s, kept_s=kept_s)
-            return state, ((), OUT_OF_TIME)
+            return state, ((), NO_TIME)
         state, trial = yield from run_trial(state, request, kept_s=kept_s)
         if trial is None:
-            return state, (tuple(runs), OUT_OF_TIME)
+            return state, (tuple(runs), NO_TIME)
         result = trial.result
         if isinstance(result, Failure):
             why = (
                 f"the quality command failed ({result.kind}: {result.evidence.rstrip('.')})"
             )
-            return state, (tuple(runs), why)
+            return state, (tuple(runs), Missing(why))
         shown, declared = dict(values_of(state, result)), state.context.workload.quality
         if missing := [name for name in declared if name not in shown]:
             why = f"the quality command printed no {' and no '.join(missing)}"
-            return state, (tuple(runs), why)
+            return state, (tuple(runs), Missing(why))
         runs.append(result)
         expected_s = result.wall_s
-    return state, (tuple(runs), "")
+    return state, (tuple(runs), None)
 
 
 def screen(
@@ -414,7 +425,7 @@ def screen(
     return assess(state, reference, variant, pairs, name)
 
 
-def measure_reference(state: TunerState) -> Trials[Reference | str]:
+def measure_reference(state: TunerState) -> Trials[Reference | Missing]:
     """Run the best free candidate's quality command; without figures the reason.
 
     The original runs beside it if that costs little. Changed results end the candidate.
@@ -422,9 +433,9 @@ def measure_reference(state: TunerState) -> Trials[Reference | str]:
     free = Variant(candidate=state.best.only("free", "training"))
     if state.quality.best == free.candidate:
         return state, reference_of(state, free, state.quality.runs)
-    state, (runs, why) = yield from run_seeds(state, free, REFERENCE_RUNS, more=1)
+    state, (runs, missing) = yield from run_seeds(state, free, REFERENCE_RUNS, more=1)
     if not runs:
-        return state, why
+        return state, missing or NOTHING_TO_COMPARE
     originals = () if free.candidate.changes else runs
     slower = max(1.0, state.incumbent_run.units_per_s / state.original.units_per_s)
     run_s = slower * runs[0].wall_s

@@ -12,7 +12,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Literal, NamedTuple, Self
 
 from advisor import knobs, numbers
 from advisor.analysis import trend
@@ -29,6 +29,7 @@ from advisor.tuner.effects import (
 )
 from advisor.tuner.state import (
     MIN_STEPS,
+    MIN_WAIT_SHARE,
     OUT_OF_TIME,
     LeftOut,
     Stage,
@@ -45,7 +46,7 @@ LEAP = 8
 LEAST_GAIN = 0.009
 """A smaller expected log gain ends the search, and rates so close tie.
 
-Record: benchmarks/results/tables-cpu2.md, first table: 99.5 % of the optimum in 7.0 processes."""
+Record: benchmarks/results/tables-cpu2.md, first table: 99.5 % of the optimum in 6.7 processes."""
 DEAREST = 4.0
 """Times the time of a usual process that a large batch's window may take; judgement."""
 ROOM_TO_LEARN = 4
@@ -56,8 +57,17 @@ trials), and no less was gained by one alone at 6 to 16 s."""
 FEWEST_STEPS = 4
 """Steps that a training's batch must leave of a pass over the data."""
 
-FLAT = "the rate is flat"
-OUT_OF_BUDGET = "the rest of the budget was kept for the proof"
+
+class Ended(NamedTuple):
+    """Why a search tried no larger batch."""
+
+    cause: Literal["flat", "budget", "refused"]
+    """refused: one failed, did other work or broke a bound."""
+    why: str
+
+
+FLAT = Ended("flat", "the rate is flat")
+OUT_OF_BUDGET = Ended("budget", "the rest of the budget was kept for the proof")
 OTHER_DRAWS = (
     " Where its random draws depend on the batch, items have other draws of the same"
     " distribution."
@@ -81,7 +91,7 @@ class Grid:
     """Units/s of the loader alone, by workers; empty for energy."""
     sigma: float
     most: int
-    stop: str = FLAT
+    stop: Ended = FLAT
     workers_stop: str = ""
     """Why no other number of workers may be written; empty if they may."""
     refused: frozenset[GridPoint] = frozenset()
@@ -94,9 +104,8 @@ class Grid:
         """Without `point`, or larger batches where it moved the batch."""
         larger = point[0] != self.start[0] if larger is None else larger
         grid = replace(self, refused=self.refused | {point})
-        return (
-            replace(grid, most=min(self.most, point[0] - 1), stop=why) if larger else grid
-        )
+        most = min(self.most, point[0] - 1)
+        return replace(grid, most=most, stop=Ended("refused", why)) if larger else grid
 
 
 def tune_batch_and_workers(state: TunerState) -> Stage:
@@ -195,7 +204,7 @@ def explore(state: TunerState, batch: Knob | None, workers: Knob | None) -> Stag
             )
             trial = other if other is not None and other.run else trial
         if trial is None:
-            grid = replace(grid, stop=OUT_OF_BUDGET) if grid.stop == FLAT else grid
+            grid = replace(grid, stop=OUT_OF_BUDGET) if grid.stop.cause == "flat" else grid
             break
         run = trial.result
         if isinstance(run, Failure):
@@ -429,7 +438,7 @@ def outside_constraint(state: TunerState, grid: Grid, point: GridPoint, run: Run
         shown = "not measured" if seen is None else f"{seen:.4g}"
         why = f"{point[0]} was outside of {each.text}: {shown}"
         larger = each.relation == "<=" and grid.knobs[0] is not None
-        grid = replace(grid.without(point, why, larger=larger), stop=why)
+        grid = replace(grid.without(point, why, larger=larger), stop=Ended("refused", why))
     return grid
 
 
@@ -549,10 +558,21 @@ def grid_points(state: TunerState, grid: Grid) -> list[GridPoint]:
     limit_gib = state.context.memory_limit_gib
     batches = [b for b in batches if b <= most and expected_gib(grid.runs, b) <= limit_gib]
     counts = {workers}
-    if grid.knobs[1] is not None and not grid.workers_stop:
+    if grid.knobs[1] is not None and not (grid.workers_stop or never_waits(grid)):
         counts |= worker_counts(state, workers)
     found = [(each, count) for each in {*batches, batch} for count in sorted(counts)]
     return [point for point in found if point not in {*grid.refused, *grid.runs}]
+
+
+def never_waits(grid: Grid) -> bool:
+    """True if another worker count ran, and no run waited for its data.
+
+    No count shortens what nobody waits for. One other is tried all the same, as workers may take
+    the CPUs that the model computes on; on a noisy machine four more were, for nothing.
+    """
+    tried = any(point[1] != grid.start[1] for point in grid.runs)
+    waits = [run.wait_share for _, run in grid.runs.values()]
+    return tried and all(wait is not None and wait <= MIN_WAIT_SHARE for wait in waits)
 
 
 def expected_gib(runs: Mapping[GridPoint, tuple[Candidate, Run]], batch: int) -> float:
@@ -650,15 +670,16 @@ def stop_reason(state: TunerState, grid: Grid) -> str:
     """Why no larger batch was tried, in words: data, memory, or what the runs showed."""
     beyond = 2 * max(point[0] for point in grid.runs)
     start = grid.runs[grid.start][1]
-    if grid.stop == FLAT and beyond > largest_batch(state, start, grid.start[0]):
+    flat = grid.stop.cause == "flat"
+    if flat and beyond > largest_batch(state, start, grid.start[0]):
         return f"the dataset has {state.original.effects.data_items} items"
     needed_gib, limit_gib = expected_gib(grid.runs, beyond), state.context.memory_limit_gib
-    if grid.stop == FLAT and needed_gib > limit_gib:
+    if flat and needed_gib > limit_gib:
         return (
             f"{beyond} needs about {needed_gib:.2f} GiB by the peaks measured so far, more than "
             f"the {limit_gib:.2f} GiB usable"
         )
-    return grid.stop
+    return grid.stop.why
 
 
 def ran_alone(grid: Grid, axis: int) -> bool:
@@ -678,7 +699,7 @@ def decide_batch(
         draws = OTHER_DRAWS if state.iterative and not state.trains else ""
         fastest = "By the curve fitted to all runs, the smallest batch within a tie of the fastest."
         return state.set_verdict(knob, "faster", f"{fastest}{draws} {ended}")
-    if len(grid.runs) == 1 and stop == OUT_OF_BUDGET:
+    if len(grid.runs) == 1 and grid.stop.cause == "budget":
         known = state.verdict_on(knob)
         return state if known else state.set_verdict(knob, "out-of-budget", OUT_OF_TIME)
     tested = "No usable larger batch was faster"

@@ -12,6 +12,7 @@ from advisor.model import Candidate, DecisionCause, Failure, JsonScalar, Knob, R
 from advisor.tuner.baseline import STEP_SHARES, tidy_steps
 from advisor.tuner.effects import is_ignored, set_ignored
 from advisor.tuner.quality_gate import (
+    Missing,
     Verdict,
     confirm_quality,
     measure_reference,
@@ -384,11 +385,11 @@ def shorten(state: TunerState, knob: Knob) -> Stage:
     count. What passes by luck is refused by other seeds, and then the next larger count is tried.
     """
     state, reference = yield from measure_reference(state)
-    if reference == OUT_OF_TIME:
-        reason = "Not tried: the budget had no room for the runs that judge it."
-        return state.set_verdict(knob, "out-of-budget", reason)
-    if isinstance(reference, str):
-        reason = f"The original's quality could not be measured: {reference}."
+    if isinstance(reference, Missing):
+        if reference.out_of_time:
+            reason = f"Not tried: {reference.why}."
+            return state.set_verdict(knob, "out-of-budget", reason)
+        reason = f"The original's quality could not be measured: {reference.why}."
         return state.set_verdict(knob, "not-judged", reason)
     counts, stop = step_counts(state, knob)
     variants = [

@@ -12,7 +12,13 @@ from typing import Any
 import jsonschema
 import pytest
 
-from advisor.gate.sequential_test import LOOKS, keep_or_drop
+from advisor.gate.sequential_test import (
+    DROPPED_BY_CHANCE,
+    KEPT_BY_CHANCE,
+    RULED,
+    RULING_LOOKS,
+    keep_or_drop,
+)
 from tests.gate.repos import ROOT, STEADY, Repo
 
 SCHEMA = json.loads((ROOT / "docs" / "referee.schema.json").read_text())
@@ -30,7 +36,7 @@ def judged(repo: Repo, *flags: str) -> tuple[int, dict[str, Any]]:
     done = repo.gpu_advisor.call(*words, cwd=repo.path, env=repo.environment())
     record = json.loads(done.stdout)
     jsonschema.validate(record, SCHEMA)
-    assert ("so 5 to 24 pairs take" in done.stderr) or record["processes"] < 2, done.stderr
+    assert ("so 5 to 48 pairs take" in done.stderr) or record["processes"] < 2, done.stderr
     return done.returncode, record
 
 
@@ -38,7 +44,7 @@ def judged(repo: Repo, *flags: str) -> tuple[int, dict[str, Any]]:
 @pytest.mark.parametrize(
     ("change", "ruling", "cause", "pairs"),
     [
-        (steady(110), "keep", "gain-proven", 5),
+        (steady(110), "keep", "gain-proven", 7),
         (f"{steady(100)}# a comment", "drop", "gain-ruled-out", 5),
         (steady(101), "drop", "gain-ruled-out", 5),
         (steady(50), "drop", "evidently-slower", 3),
@@ -94,7 +100,8 @@ WANTED = math.log1p(0.02)
 @pytest.mark.parametrize(
     ("gains", "ruling", "pairs"),
     [
-        ([0.05, 0.06, 0.04, 0.05, 0.07], "keep", 5),
+        ([0.05, 0.06, 0.04, 0.05, 0.07, 0.05, 0.06], "keep", 7),
+        ([0.05, 0.06, 0.04, 0.05, 0.07], "undecided", 5),  # 1 chance in 32: too many edits pass it
         ([0.0, 0.001, -0.002, 0.001, 0.0], "drop", 5),
         ([0.01] * 5, "drop", 5),  # proven, and less than is wanted
         ([-0.7, -0.71, -0.69], "drop", 3),
@@ -110,5 +117,11 @@ def test_a_change_is_ruled_on_at_the_looks_alone(gains, ruling, pairs) -> None:
 
 
 def test_what_an_early_look_decided_stays() -> None:
-    early = [0.05, 0.06, 0.04, 0.05, 0.07]
-    assert keep_or_drop([*early, *[-0.5] * (LOOKS[-1] - 5)], WANTED).ruling == "keep"
+    early = [0.05, 0.06, 0.04, 0.05, 0.07, 0.05, 0.06]
+    late = [-0.5] * (RULING_LOOKS[-1] - len(early))
+    assert keep_or_drop([*early, *late], WANTED).ruling == "keep"
+
+
+def test_what_all_looks_may_spend_is_the_chance_that_is_told() -> None:
+    for ruling, chance in (("keep", KEPT_BY_CHANCE), ("drop", DROPPED_BY_CHANCE)):
+        assert 0.95 * chance < sum(spent[ruling] for spent in RULED.values()) <= chance

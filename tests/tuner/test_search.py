@@ -94,6 +94,17 @@ def test_what_no_run_showed_to_be_faster_is_not_proven(tmp_path, load_s) -> None
     assert not [c for each in proven for c in each.changes if c.knob.kind == "num_workers"]
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_one_other_worker_count_is_tried_where_nobody_waits(tmp_path, seed) -> None:
+    """On an unsteady machine four of them ran, for a program that waits 0 % of its time."""
+    engine = on_formula(load_s=1e-6, launch_s=0.02, noise=0.2, seed=seed, process_s=6.0)
+    text = "batch_size: 1\nnum_workers: 4\n"
+    search = formula_search(tmp_path, engine, text, workload=TEST, budget_s=300.0)
+    assert all((run.wait_share or 0.0) < 0.03 for run in search.state.originals)
+    tried = {a.run.effects.workers for a in search.asked("search") if a.run is not None}
+    assert len(tried - {4}) <= 1
+
+
 def test_of_loader_settings_that_tie_the_smallest_is_taken(tmp_path) -> None:
     """One worker hides the loading as eight do."""
     engine = on_formula(load_s=0.0003, launch_s=0.001, unit_s=0.0003)
