@@ -95,6 +95,8 @@ class UpdateWork:
     """Steps of torch's running averages of weights before each."""
     copies: dict[Short, Finite] = field(default_factory=dict)
     """Moves in an update of each copy of the weights that the program keeps by hand."""
+    edits: dict[Short, Finite] = field(default_factory=dict)
+    """Edits in an update that the program itself makes of its `gradients` and `weights`."""
     losses: tuple[Finite, ...] = ()
     """Sum of the losses of each of the first 16."""
     settings: dict[Short, float] = field(default_factory=dict)
@@ -132,6 +134,7 @@ WorkCause = Literal[
     "schedule",
     "batch-statistics",
     "running-average",
+    "own-edits",
     "loss-of-update",
     "results",
     "counters",

@@ -167,6 +167,8 @@ class Session:
         """Copies of the weights that the program keeps, as far as found."""
         self.looks = 0
         """Backward passes at which they were looked at."""
+        self.edited: list[Any] = []
+        """Weights of which the program's own edits are counted."""
         self.rows_left = ROWS
         """Rows of calls that may still be told, where no loader feeds them."""
         self.losses_seen = 0

@@ -7,7 +7,7 @@ import sys
 import threading
 from typing import Any
 
-from . import copied_weights, exchanges, work_facts
+from . import copied_weights, exchanges, own_edits, work_facts
 from .clocks import clock
 from .module_hooks import compiling_of
 from .session import Session
@@ -165,6 +165,8 @@ def optimizers(torch: Any, session: Session) -> None:
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
         nonlocal entered
+        if session.edited and not session.muted:
+            own_edits.stepping(session)
         entered = clock()
 
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -181,6 +183,8 @@ def optimizers(torch: Any, session: Session) -> None:
         number = attributes[NUMBER]
         session.attempt(work_facts.updated, session, optimizer, number)
         session.attempt(copied_weights.find, session, optimizer)
+        if session.edited or session.updates == 1:
+            own_edits.stepped(session, optimizer)
         session.recorder.add(("step", entered or end, end, number))
         entered = 0.0
         if session.diagnosis is not None:

@@ -17,7 +17,7 @@ import sys
 import zlib
 from typing import Any, Iterator
 
-from . import batches, copied_weights, dataset_state, loop_code
+from . import batches, copied_weights, dataset_state, loop_code, own_edits
 from .recorder import write_whole
 from .session import Session
 
@@ -564,6 +564,7 @@ def content(session: Session) -> dict[str, Any]:
         "schedule": schedule,
         "averages": averaged,
         "copies": copied_weights.content(session),
+        "edits": own_edits.content(session),
         "losses": list(_losses_of_updates(session, losses)),
         "settings": session.optimizer_settings,
         "batch_statistics": batch_statistics(session) if known is None else known,

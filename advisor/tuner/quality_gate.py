@@ -10,7 +10,7 @@ partly the lucky one, and on the same seeds it would pass again.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import fmean, stdev
+from statistics import fmean, median, stdev
 from typing import NamedTuple
 
 from advisor import numbers, quality
@@ -37,6 +37,9 @@ REFERENCE_RUNS = 3
 """Seeds of the reference: the fewest that show what a seed changes, with a spread of their own."""
 MOST_RUNS = 12
 """Most runs a side that may confirm a candidate: it would cost more than it gains. Judgement."""
+LEAST_CONFIRMING = 3
+"""Pairs that are tried where the budget holds no more: Student's bound of two is 4.5 times their
+spread, of three 1.7 times."""
 BOTH_SIDES = 2**0.5
 """The difference of two independent means has sqrt(2) times the deviation of one. It stands in
 where one pair alone could run; equal seeds can only lower it."""
@@ -204,6 +207,7 @@ def confirm_quality(
 
     How many pairs that takes is told by the spread of those so far, before the first of them. If
     more than MOST_RUNS would be needed none is run, and the candidate stays open or is refused.
+    Where the budget holds a few less, those are run: their bounds are wider, and hold all the same.
     """
     state, screening = yield from pair_all_seeds(state, reference, variant, screening, name)
     if not screening.inside:
@@ -219,30 +223,40 @@ def confirm_quality(
         return state, replace(
             open_, why=f"{name} passed screening, and {why}", refuted=rounds > 0
         )
-    sides = zip((reference.variant, variant), screening.pairs[-1], strict=True)
     command: CommandName = "confirm-quality" if reference.runs else "own"
-    requests = tuple(
-        seeded_request(state, each, command, CONFIRMING, run.wall_s) for each, run in sides
+    sides = zip(
+        (reference.variant, variant), zip(*screening.pairs, strict=True), strict=True
     )
-    needed_s = rounds * MARGIN * sum(each.expected_s for each in requests)
+    requests = tuple(
+        seeded_request(state, each, command, CONFIRMING, median(run.wall_s for run in runs))
+        for each, runs in sides
+    )
+    round_s = MARGIN * sum(each.expected_s for each in requests)
+    kept_s = proof_s(state, variant)
+    fitting = int((state.remaining_s - kept_s) / max(round_s, 1e-9))
+    planned = rounds
+    if rounds > fitting >= LEAST_CONFIRMING:
+        rounds = fitting
+    needed_s = rounds * round_s
     over_budget = (
-        f"{name} passed screening, and the budget could not hold what would confirm it: {rounds} "
+        f"{name} passed screening, and the budget could not hold what would confirm it: {planned} "
         "runs a side."
     )
     task = Task("quality-confirmation", variant.label)
-    kept_s = proof_s(state, variant)
     # Without its pairs of other seeds nothing tells how many runs confirm it.
     if unpaired or needed_s > state.remaining_s - kept_s:
         state = state.skip(task, needed_s, kept_s=kept_s)
         return state, replace(open_, why=over_budget)
     ab_test = ABTest(purpose="quality", requests=requests, rounds=rounds)
-    state, result = yield from run_comparison(state, ab_test, task, needed_s / rounds)
+    state, result = yield from run_comparison(state, ab_test, task, round_s)
     if result.cut_short:
         return state, replace(open_, why=over_budget)
     pairs = list(zip(result.runs(BEFORE), result.runs(AFTER), strict=True))
     if result.failure is not None:
         pairs = []
     state, found = assess(state, reference, variant, pairs, name, "confirmed")
+    if pairs and rounds < planned and not found.inside:
+        return state, replace(open_, why=over_budget)  # more of them might have
     if found.inside and reference.runs and not variant.candidate.in_code.changes:
         state = adopt_quality(state, reference, found.judgements)
     return state, found

@@ -43,6 +43,9 @@ FEWEST_UPDATES = 3
 """Updates whose losses are compared at least: fewer tell no spread."""
 LOSS_TIE, LOSS_SIGMAS = 0.1, 3.0
 """Losses of updates that differ by less are one: relative, and in standard errors."""
+REPEATED_TIE, SAME_ITEMS_TIE = 1e-4, 0.03
+"""Relative difference of losses of equal runs, by rounding; and of the same items in other batches,
+where each is a mean over its tokens or masked items, whose weights follow the batch a little."""
 RESULT_NUMBERS = 64
 """Numbers kept of a result: of a longer one only some, at places that follow its length."""
 QUICKER, WORTH_KEEPING_MS = 3.0, 1.0
@@ -414,6 +417,15 @@ def other_averages(compared: Compared) -> Differences:
             yield suggested("running-average", f"{name} moves {times}.")
 
 
+def other_edits(compared: Compared) -> Differences:
+    """Weights or gradients that the program edits more or less often in an update."""
+    old, new = (updates_of(run).edits for run in ends(compared))
+    for name in sorted(old.keys() & new.keys()):
+        if old[name] != new[name]:
+            times = f"{new[name]:g} times an update where it did {old[name]:g} times"
+            yield suggested("own-edits", f"The program edits its {name} itself {times}.")
+
+
 def moves_of_averages(updates: UpdateWork) -> dict[str, float]:
     """Moves in an update by what moves: torch's own average, and those kept by hand."""
     found = {
@@ -441,7 +453,8 @@ def other_losses(compared: Compared) -> Differences:
 
     Told are gradients that are summed over the batches of an update, and losses that hold
     the items of a batch against each other. Both sides have the same updates, so a loss
-    that falls meanwhile does so in both.
+    that falls meanwhile does so in both. Runs that repeat themselves are compared update by
+    update: the hardest half of two items has nearly the mean loss of the hardest half of 32.
     """
     if not moved_batch(compared):
         return
@@ -450,6 +463,15 @@ def other_losses(compared: Compared) -> Differences:
     if size < FEWEST_UPDATES:
         return
     *old, new = [each[:size] for each in known]
+    if is_repeatable(compared, old):
+        moved = distance(new, old[0])
+        if moved > SAME_ITEMS_TIE:
+            yield suggested(
+                "loss-of-update",
+                f"Of the same items, the first updates' losses differ by {numbers.percent(moved)}: "
+                "an item's loss depends on the others of its batch.",
+            )
+        return
     means = [fmean(each) for each in old]
     usual = [fmean(each) for each in zip(*old, strict=True)]
     error = math.sqrt((stdev(usual) ** 2 + stdev(new) ** 2) / size)
@@ -462,6 +484,26 @@ def other_losses(compared: Compared) -> Differences:
     if abs(fmean(new) - fmean(means)) > allowed:
         shown = f"{fmean(new):.3g} where it was {fmean(means):.3g}"
         yield suggested("loss-of-update", f"The first updates have a loss of {shown}.")
+
+
+def is_repeatable(compared: Compared, losses: Sequence[Sequence[float]]) -> bool:
+    """True if equal runs have equal losses, and this one had the same items without other draws.
+
+    Its losses then have to be the same: nothing but the batch is another.
+    """
+    runs = (*compared.originals, compared.after)
+    first = {first_items(run, "drawn").first for run in runs}
+    drawn = any(loader_of(run).draws is not False for run in runs)
+    if len(losses) < 2 or len(first) != 1 or first == {()} or drawn:
+        return False
+    return all(distance(each, losses[0]) <= REPEATED_TIE for each in losses[1:])
+
+
+def distance(one: Sequence[float], other: Sequence[float]) -> float:
+    """Relative difference of losses update by update, as the root of its mean square."""
+    usual = fmean(map(abs, other)) or 1.0
+    squares = [(a - b) ** 2 for a, b in zip(one, other, strict=False)]
+    return math.sqrt(fmean(squares[:FEWEST_UPDATES])) / usual
 
 
 def moved_batch(compared: Compared) -> bool:
@@ -530,6 +572,7 @@ RULES: tuple[Rule, ...] = (
     other_settings,
     other_schedule,
     other_averages,
+    other_edits,
     other_statistics,
     other_losses,
     other_results,

@@ -606,6 +606,48 @@ UPDATES_HARM = (
         harmful={"batch_size": "each item is held against the others of its batch"},
     ),
     Program(
+        name="hardest_of_each_batch",
+        source=accumulating(
+            loss="F.mse_loss(net(x), y, reduction='none').flatten().topk(len(x) // 2).values.mean()"
+            " / accumulation",
+        ),
+        config=MICRO,
+        harmful={"batch_size": "the hardest half of a batch of two is another one than of 32"},
+    ),
+    Program(
+        name="clipped_by_batches",
+        source=accumulating(each_batch="nn.utils.clip_grad_norm_(net.parameters(), 0.01)"),
+        config=MICRO,
+        harmful={"batch_size": "gradients are clipped once a batch, and not once an update"},
+    ),
+    Program(
+        name="noise_by_batches",
+        source=accumulating(
+            each_batch="for each in net.parameters():\n"
+            "    each.grad += 0.01 * torch.randn_like(each)",
+        ),
+        config=MICRO,
+        harmful={"batch_size": "noise is added to the gradients once a batch"},
+    ),
+    Program(
+        name="targets_normalised_by_batches",
+        source=accumulating(
+            loss="F.mse_loss(net(x), (y - y.mean()) / (y.std() + 1e-6)) / accumulation",
+        ),
+        config=MICRO,
+        harmful={"batch_size": "the targets of a batch are normalised by themselves"},
+    ),
+    Program(
+        name="decay_by_batches",
+        source=accumulating(
+            each_batch="with torch.no_grad():\n"
+            "    for each in net.parameters():\n"
+            "        each.mul_(0.9999)",
+        ),
+        config=MICRO,
+        harmful={"batch_size": "the weights decay once a batch"},
+    ),
+    Program(
         name="steps_of_a_run_by_batches",
         source=accumulating(ends="if count >= c['max_steps']:\n    raise SystemExit"),
         config={**MICRO, "max_steps": 50000},
@@ -1036,6 +1078,12 @@ FREE = (
     Program(
         name="accumulation",
         source=accumulating(),
+        config=MICRO,
+        free={"batch_size": 3.0},
+    ),
+    Program(
+        name="accumulation_of_a_sum",
+        source=accumulating(loss="0.1 * F.mse_loss(net(x), y, reduction='sum')"),
         config=MICRO,
         free={"batch_size": 3.0},
     ),

@@ -147,6 +147,10 @@ def test_items_and_updates_are_told_as_seen() -> None:
         ("each-batch-listed", "running-average"),
         ("each-batch-shadow", "running-average"),
         ("each-batch-copied", "running-average"),
+        ("edits-each-batch-clip", "own-edits"),
+        ("edits-each-batch-clamp", "own-edits"),
+        ("edits-each-batch-noise", "own-edits"),
+        ("edits-each-batch-decay", "own-edits"),
     ],
 )
 def test_what_follows_the_batch_in_an_update_is_told_by_its_cause(how, cause) -> None:
@@ -156,10 +160,28 @@ def test_what_follows_the_batch_in_an_update_is_told_by_its_cause(how, cause) ->
 
 @pytest.mark.parametrize(
     "how",
-    ["plain", "schedule-of-updates", *(f"each-update-{k}" for k in ("listed", "shadow", "copied"))],
+    [
+        "plain",
+        "schedule-of-updates",
+        *(f"each-update-{k}" for k in ("listed", "shadow", "copied")),
+        *(f"edits-each-update-{k}" for k in ("clip", "clamp", "noise", "decay")),
+    ],
 )
 def test_an_update_of_another_batch_and_as_many_samples_is_the_same(how) -> None:
     assert causes(updating(how, "4", "8"), updating(how, "16", "2")) == []
+
+
+@pytest.mark.parametrize(
+    ("how", "differs"),
+    [("hardest", True), ("normalised", True), ("contrastive", True), ("plain", False)],
+)
+def test_of_the_same_items_the_losses_of_equal_updates_are_the_same(how, differs) -> None:
+    """Two equal runs repeat themselves, so that the smallest difference is the batch's."""
+    originals = [updating(how, "4", "8"), again(how, "4", "8")]
+    found = same_work.differences(originals, updating(how, "16", "2"))
+    assert [each.cause for each in found] == ["loss-of-update"] * differs
+    if how == "hardest":
+        assert "depends on the others of its batch" in found[0].sentence
 
 
 def test_a_copy_of_the_weights_is_named_as_the_program_writes_it() -> None:
@@ -173,6 +195,10 @@ def test_a_copy_of_the_weights_is_named_as_the_program_writes_it() -> None:
 
 @cache
 def updating(*words: str) -> Run:
+    return again(*words)
+
+
+def again(*words: str) -> Run:
     """Run of a training by accumulation."""
     with TemporaryDirectory(prefix="gpu-advisor-test-", ignore_cleanup_errors=True) as folder:
         return program.python(Path(folder), "work_updates.py", *words, plan=program.WHOLE).measured

@@ -62,6 +62,8 @@ def test_an_update_that_differs_is_told(after, cause) -> None:
     ("name", "old", "new", "cause"),
     [
         ("averages", (0, 8, 16), (0, 1, 2), "running-average"),
+        ("edits", {"gradients": 8.0}, {"gradients": 1.0}, "own-edits"),
+        ("edits", {"gradients": 1.0}, {"gradients": 1.0, "weights": 3.0}, None),
         ("settings", {"momentum": 0.9}, {"momentum": 0.99}, "optimizer-settings"),
         ("rates", (None, None), (0.5, 0.5), None),
     ],
