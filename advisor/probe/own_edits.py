@@ -112,15 +112,11 @@ def stepped(session: Session, optimizer: Any) -> None:
 def _watch(session: Session, optimizer: Any) -> None:
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     able = [each for each in weights if each.is_leaf and each.requires_grad]
-    compiled = (
-        any_compiled(module) for module in (e.module() for e in session.modules) if module
-    )
-    if (
-        not able
-        or not hasattr(able[0], "register_post_accumulate_grad_hook")
-        or any(compiled)
-    ):
+    if not able or not hasattr(able[0], "register_post_accumulate_grad_hook"):
         return
+    called = [entry.module() for entry in session.modules]
+    if any(hasattr(each, "modules") and any_compiled(each) for each in called):
+        return  # a hook of its weights may be traced into compiled code
     for weight in {id(each): each for each in (able[0], able[-1])}.values():
         session.edited.append(Watched(session, weight))
 
