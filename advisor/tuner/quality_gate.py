@@ -192,6 +192,12 @@ def assess(
                 f"{name}: {each.measure} was beyond its limit {numbers.measure(each.limit)} {when} "
                 f"(pairs of runs: {each.runs})."
             )
+            if stage == "confirmed" and each.value is not None and each.high is None:
+                why = (
+                    f"{name}: {each.measure} is {numbers.measure(each.value)} of "
+                    f"{numbers.measure(each.limit)} allowed, and one figure has no bounds. Let the "
+                    "program print a figure for each item, or follow GPU_ADVISOR_SEED."
+                )
             verdict = replace(verdict, inside=False, why=why)
     return state, verdict
 

@@ -184,6 +184,12 @@ def has_own_parts(workers: Sequence[WorkerState]) -> bool:
     return len(parts) > 1 and all(parts.values()) and len(set(parts.values())) == len(parts)
 
 
+def is_reordered(before: Run, after: Run) -> bool:
+    """True if items of a stream come in another order: several workers take turns."""
+    several = max(before.effects.workers or 0, after.effects.workers or 0) > 1
+    return bool(loader_of(after).iterable) and several and moved_workers(before, after)
+
+
 # State of the dataset
 
 

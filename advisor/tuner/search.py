@@ -73,6 +73,10 @@ OTHER_DRAWS = (
     " distribution."
 )
 
+OTHER_ORDER = (
+    " Items come in another order: mind it where results are written by their place."
+)
+
 GridPoint = tuple[int, int]
 """Batch and workers; 0: the knob is not moved."""
 
@@ -729,6 +733,10 @@ def decide_workers(
     if chosen[1] != knob.value:
         ran = ", ".join(map(str, sorted({point[1] for point in grid.runs})))
         reason = f"By the curve fitted to all runs, the smallest count as fast, of {ran} that ran."
+        if not state.trains and same_work.is_reordered(
+            state.original, grid.runs[chosen][1]
+        ):
+            reason += OTHER_ORDER
         if chosen[1] > state.context.cpus:
             cpus = numbers.many(state.context.cpus, "CPU")
             reason += (

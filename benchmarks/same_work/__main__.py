@@ -58,9 +58,13 @@ class Outcome:
 
     @property
     def missed(self) -> list[str]:
-        """Free gains that were not written."""
+        """Free gains that were not written, where nothing else gained as much.
+
+        Workers that start slowly cost as little where there are none as where they stay.
+        """
         free = {name for name, gain in self.program.free.items() if gain >= WORTH}
-        return sorted(free - set(self.written))
+        enough = {name for name in free if (self.gain or 0.0) >= self.program.free[name]}
+        return sorted(free - set(self.written) - (set() if self.harm else enough))
 
 
 def tune(program: Program, budget: str) -> Outcome:

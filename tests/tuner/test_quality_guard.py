@@ -170,6 +170,21 @@ def test_where_the_seed_is_ignored_other_items_can_confirm(tmp_path) -> None:
     assert (last.runs, last.items, last.stage, last.within) == (1, 8, "confirmed", True)
 
 
+def test_one_figure_of_other_items_is_not_called_beyond_its_limit(tmp_path) -> None:
+    """It lies inside; that it has no bounds is another reason, with another remedy."""
+    search = searched(
+        tmp_path,
+        follows_seed=False,
+        quality_noise=0.0,
+        quality_items=1,
+        workload={"confirm-quality-command": "x --others"},
+    )
+    reason = search.decisions["n_timestep"].reason
+    assert "n_timestep" not in search.values
+    assert "one figure has no bounds" in reason
+    assert "beyond its limit" not in reason
+
+
 def test_a_budget_that_cannot_hold_the_confirmation_leaves_the_free_part(tmp_path) -> None:
     """What is free is proven and written; the rung is named with what its confirmation takes."""
     search = searched(

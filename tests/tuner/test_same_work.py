@@ -125,6 +125,12 @@ def a_stream(workers: int, *states: WorkerState, endless: bool = False) -> Run:
     return a_run(effects=Effects(workers=workers), work=WorkFacts(loader=loader))
 
 
+@pytest.mark.parametrize(("workers", "then", "other"), [(0, 1, False), (0, 2, True), (2, 1, True)])
+def test_streams_in_several_workers_come_in_another_order(workers, then, other) -> None:
+    """Results that are written by their place would change places."""
+    assert same_work.is_reordered(a_stream(workers), a_stream(then)) is other
+
+
 @pytest.mark.parametrize(
     ("after", "refused"),
     [
