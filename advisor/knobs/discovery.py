@@ -21,7 +21,7 @@ from advisor.knobs.tree import Findings, Leaf, leaves, number_of, parts_of
 from advisor.model import SAMPLER_FORWARDS, Effects, JsonScalar, Knob, Phase
 
 
-class Trace(NamedTuple):
+class Sign(NamedTuple):
     """Way a setting shows: its value over those that share it."""
 
     shown_in: str
@@ -44,23 +44,23 @@ class Trace(NamedTuple):
         return None if number is None else round(number * self.times / parts, 6)
 
 
-TRACES = (
-    Trace("batch_size", "batch_size"),
-    Trace("batch_size", "batch_size", ("update",), scope="global"),
-    Trace("batch_size", "batch_size", ("rank",), scope="global"),
-    Trace("batch_size", "batch_size", ("update", "rank"), scope="global"),
-    Trace("num_workers", "num_workers"),
-    Trace("grad_accum", "grad_accum"),
-    Trace("grad_accum", "batch_size", ("rank", "batch"), scope="global"),
-    Trace("timesteps", "timesteps"),
-    Trace("timesteps", "timesteps", times=2.0),
+SIGNS = (
+    Sign("batch_size", "batch_size"),
+    Sign("batch_size", "batch_size", ("update",), scope="global"),
+    Sign("batch_size", "batch_size", ("rank",), scope="global"),
+    Sign("batch_size", "batch_size", ("update", "rank"), scope="global"),
+    Sign("num_workers", "num_workers"),
+    Sign("grad_accum", "grad_accum"),
+    Sign("grad_accum", "batch_size", ("rank", "batch"), scope="global"),
+    Sign("timesteps", "timesteps"),
+    Sign("timesteps", "timesteps", times=2.0),
 )
 """The plainest of a kind first."""
-KINDS = tuple(dict.fromkeys(trace.shown_in for trace in TRACES))
+KINDS = tuple(dict.fromkeys(sign.shown_in for sign in SIGNS))
 
 
 def observed(kind: str, seen: Effects) -> float | None:
-    """Count of one kind; None if too common to be a trace."""
+    """Count of one kind; None if too common to be a sign."""
     count, least = {
         "batch_size": (seen.batch if seen.batch_asked is None else seen.batch_asked, 1),
         "num_workers": (seen.workers, 0),
@@ -92,8 +92,8 @@ def _may_explain(knob: Knob, seen: Effects) -> bool:
         return True
     wanted = (None, observed(knob.kind, seen))
     values = knob.value if isinstance(knob.value, tuple) else (knob.value,)
-    traces = [trace for trace in TRACES if trace.shown_in == knob.kind]
-    return any(trace.shown(value, seen) in wanted for value in values for trace in traces)
+    signs = [sign for sign in SIGNS if sign.shown_in == knob.kind]
+    return any(sign.shown(value, seen) in wanted for value in values for sign in signs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Suspect:
     document: str
     path: str
     value: JsonScalar
-    traces: tuple[Trace, ...]
+    signs: tuple[Sign, ...]
     named: bool
     """Its name speaks for the kind."""
     built: bool
@@ -111,7 +111,7 @@ class Suspect:
 
     @property
     def kinds(self) -> frozenset[str]:
-        return frozenset(trace.shown_in for trace in self.traces)
+        return frozenset(sign.shown_in for sign in self.signs)
 
 
 def find_suspects(
@@ -138,17 +138,17 @@ def _suspect(
     if not words.isdisjoint(against):
         return None
     assert not isinstance(leaf.value, tuple)
-    traces = tuple(
-        trace
-        for trace in TRACES
-        if trace.shown_in in kinds
-        and trace.shown(leaf.value, seen) == observed(trace.shown_in, seen)
-        and (not named or trace.kind in named)
+    signs = tuple(
+        sign
+        for sign in SIGNS
+        if sign.shown_in in kinds
+        and sign.shown(leaf.value, seen) == observed(sign.shown_in, seen)
+        and (not named or sign.kind in named)
     )
-    if not traces:
+    if not signs:
         return None
     built = not named and not _words_in(*leaf.ancestors).isdisjoint(known["built"])
-    return Suspect(document, leaf.path, leaf.value, traces, bool(named), built)
+    return Suspect(document, leaf.path, leaf.value, signs, bool(named), built)
 
 
 def _unknown(document: Document, findings: Findings) -> list[Leaf]:
@@ -236,7 +236,7 @@ def trial_values(
 
 
 def _in_accumulation(group: Sequence[Suspect]) -> bool:
-    return any(trace.kind == "grad_accum" for suspect in group for trace in suspect.traces)
+    return any(sign.kind == "grad_accum" for suspect in group for sign in suspect.signs)
 
 
 def _of_one_update(seen: Effects) -> float:
@@ -251,16 +251,16 @@ def _apart(
     values: Iterable[JsonScalar],
 ) -> list[JsonScalar]:
     """One value for each of `group`, whose effects no other value has."""
-    traces = dict.fromkeys(trace for suspect in group for trace in suspect.traces)
+    signs = dict.fromkeys(sign for suspect in group for sign in suspect.signs)
     found: list[JsonScalar] = []
     for value in values:
         if len(found) == len(group):
             break
-        here = [trace.shown(value, worlds[0]) or 0.0 for trace in traces]
+        here = [sign.shown(value, worlds[0]) or 0.0 for sign in signs]
         shown = {
-            (trace.shown_in, math.floor(trace.shown(value, world) or 0.0))
+            (sign.shown_in, math.floor(sign.shown(value, world) or 0.0))
             for world in worlds
-            for trace in traces
+            for sign in signs
         }
         is_whole = all(count >= 1 and count.is_integer() for count in here)
         if is_whole and not shown & taken:
@@ -296,7 +296,7 @@ class Followed(NamedTuple):
     """Value that the program follows, whatever its name."""
 
     move: Move
-    trace: Trace
+    sign: Sign
     before: float
     """Observations with the present and with the moved value."""
     after: float
@@ -313,10 +313,10 @@ def read_outcome(
         if new is not None and new == old:
             continue
         traced = ((move, _trace_to(move, kind, after, new)) for move in moved)
-        shown = [(move, trace) for move, trace in traced if trace is not None]
+        shown = [(move, sign) for move, sign in traced if sign is not None]
         # A batch over an accumulation that moved with it is the quotient by definition.
         plain = [
-            (move, trace) for move, trace in shown if not trace.over and trace.times == 1.0
+            (move, sign) for move, sign in shown if not sign.over and sign.times == 1.0
         ]
         shown = plain or shown
         if len(shown) != 1 or old is None or new is None:
@@ -326,16 +326,16 @@ def read_outcome(
     return followed, unclear
 
 
-def _trace_to(move: Move, kind: str, after: Effects, new: float | None) -> Trace | None:
-    """Plainest trace by which the moved value shows as `new`."""
-    for trace in move.suspect.traces:
-        exact = trace.shown(move.new, after)
+def _trace_to(move: Move, kind: str, after: Effects, new: float | None) -> Sign | None:
+    """Plainest sign by which the moved value shows as `new`."""
+    for sign in move.suspect.signs:
+        exact = sign.shown(move.new, after)
         if (
-            trace.shown_in == kind
+            sign.shown_in == kind
             and exact is not None
             and new in (exact, math.floor(exact))
         ):
-            return trace
+            return sign
     return None
 
 
@@ -352,7 +352,7 @@ def joined(
 
 
 def _knob(found: Followed, phase: Phase) -> Knob:
-    suspect, kind = found.move.suspect, REGISTRY[found.trace.kind]
+    suspect, kind = found.move.suspect, REGISTRY[found.sign.kind]
     phase = kind.phase or phase
     return Knob(
         document=suspect.document,
@@ -362,6 +362,6 @@ def _knob(found: Followed, phase: Phase) -> Knob:
         knob_class=kind.class_in(phase),
         value=suspect.value,
         unit=kind.unit,
-        scope=found.trace.scope,
+        scope=found.sign.scope,
         why=f"`{parts_of(suspect.path)[-1]}`: {kind.words}, by experiment",
     )

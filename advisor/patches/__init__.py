@@ -63,7 +63,7 @@ def placed(
     return site, "".join(filter(None, diffs)) or None, by_hand
 
 
-class Part(NamedTuple):
+class PlacedEdit(NamedTuple):
     """A change of the code."""
 
     words: str
@@ -73,7 +73,7 @@ class Part(NamedTuple):
     """None where its place is not certain."""
 
 
-def loader_parts(changes: Sequence[Change], seen: Effects) -> list[Part]:
+def loader_parts(changes: Sequence[Change], seen: Effects) -> list[PlacedEdit]:
     """Arguments of the measured loader, set together at the line that builds it."""
     values = {change.path: change.new for change in changes}
     if not values:
@@ -81,15 +81,15 @@ def loader_parts(changes: Sequence[Change], seen: Effects) -> list[Part]:
     file, line = place_of(seen.loader_site)
     words = ", ".join(f"{name}={value!r}" for name, value in values.items())
     edit = partial(patches.loader_edit, line, values) if line is not None else None
-    return [Part(f"`{words}`", file, edit)]
+    return [PlacedEdit(f"`{words}`", file, edit)]
 
 
-def switch_parts(changes: Sequence[Change], suggestion: Suggestion) -> list[Part]:
+def switch_parts(changes: Sequence[Change], suggestion: Suggestion) -> list[PlacedEdit]:
     """Switches in the file that calls the model: statements first, then around its call."""
     seen = suggestion.run.effects
     file, line = place_of(seen.model_site)
-    statements: list[Part] = []
-    around: list[Part] = []
+    statements: list[PlacedEdit] = []
+    around: list[PlacedEdit] = []
     for change in changes:
         switch = REGISTRY[change.kind].switch
         if switch is None:
@@ -104,7 +104,7 @@ def switch_parts(changes: Sequence[Change], suggestion: Suggestion) -> list[Part
             widen = any(each.one_tensor for each in suggestion.run.overrides)
             dtype = str(change.new)
             edit = partial(patches.autocast_edit, line, device, dtype, widen=widen)
-        (statements if switch.statement else around).append(Part(words, file, edit))
+        (statements if switch.statement else around).append(PlacedEdit(words, file, edit))
     # each is put right behind the imports, before those put there earlier: in the order of the text
     statements.sort(key=lambda part: part.words, reverse=True)
     return [*statements, *around]
@@ -116,7 +116,7 @@ def place_of(site: str | None) -> tuple[str, int | None]:
     return file, int(line) if line.isdigit() else None
 
 
-def patch_at(program: Program, file: str, parts: Sequence[Part]) -> str | None:
+def patch_at(program: Program, file: str, parts: Sequence[PlacedEdit]) -> str | None:
     """Patch of `file` with all of `parts`; None where there is no such file, or no sure edit."""
     path = program.cwd / file
     edits = [part.edit for part in parts if part.edit is not None]

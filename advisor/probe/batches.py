@@ -33,7 +33,7 @@ believed before a list beside it, since lengths of lists meet the batch by chanc
 inputs and labels is a batch of two, and one image may have as many boxes as there are images."""
 
 
-class Counter:
+class ItemCount:
     """Count of items in successive batches of one source.
 
     `expected`: items asked of the loader, if any.
@@ -247,7 +247,7 @@ class LayerObserver:
         for layer in self._layers:
             layer._forward_hooks.pop(KEY, None)
 
-    def settle(self, counter: Counter, inputs: Any) -> None:
+    def settle(self, counter: ItemCount, inputs: Any) -> None:
         """Let `counter` count along the batch axis of `inputs`, if shown."""
         shapes = list(shapes_in(inputs))
         for axis, size in self.samples:
@@ -262,7 +262,7 @@ class LayerObserver:
         return None
 
 
-def settle_recurrent(nn: Any, module: Any, counter: Counter, inputs: Any) -> None:
+def settle_recurrent(nn: Any, module: Any, counter: ItemCount, inputs: Any) -> None:
     """Count along the batch axis of recurrent layers that no hook may enter."""
     layers = (layer for layer in module.modules() if isinstance(layer, nn.RNNBase))
     layer = next(layers, None)

@@ -150,7 +150,7 @@ def built(session: Session, loader: Any) -> None:
             loader.__dict__[NUMBER] = (session.pid, index)
             return
     facts.update(
-        counter=batches.Counter(_expected(batch, facts["length"])),
+        counter=batches.ItemCount(_expected(batch, facts["length"])),
         shaped=0,
         padding={"rows": 0, "positions": 0, "padded": 0},
         arguments=_arguments(loader, batch),

@@ -168,7 +168,7 @@ def _drained(
     Warm-up is a batch of each worker: until then they start. `seconds` is the time measured
     after it; `expected` the items asked for in a batch.
     """
-    counter = batches.Counter(expected)
+    counter = batches.ItemCount(expected)
     free_gib = host_costs.free_shm_gib()
     began = now = clock()
     start, items, times, used_s = float("inf"), 0.0, 0, None

@@ -32,7 +32,7 @@ class Module:
         """`file.py:line` of its first call."""
         self.calls = 0
         # (args, kwargs) are no batch themselves
-        self.counter = batches.Counter(least_depth=2)
+        self.counter = batches.ItemCount(least_depth=2)
         self.shapes: list[str] = []
         """Shapes of tensors in its first call, without batch dimension."""
         self.same_shape = False

@@ -499,7 +499,7 @@ def caveats(tuning: FinishedTuning) -> Iterator[str]:
 def followed(effect: Followed) -> str:
     """Sentence on a value that the program follows, whatever its name."""
     before, after = numbers.count(effect.before), numbers.count(effect.after)
-    suspect, words = effect.move.suspect, REGISTRY[effect.trace.kind].words
+    suspect, words = effect.move.suspect, REGISTRY[effect.sign.kind].words
     return (
         f"Found by experiment: `{suspect.path}` ({words}). With "
         f"{effect.move.new} in place of {suspect.value} the program showed {after}, not {before}."

@@ -188,7 +188,7 @@ def discover_knobs(state: TunerState) -> Stage:
         shown, unclear = discovery.read_outcome(moved, seen, effects, asked)
         followed += shown
         found = {each.move.suspect for each in shown}
-        decided = {each.trace.shown_in for each in shown}
+        decided = {each.sign.shown_in for each in shown}
         tested = [move.suspect for move in moved]
         for suspect in list(doubts):
             if suspect in tested and failed is None:

@@ -60,7 +60,7 @@ Pairs = list[tuple[Run, Run]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class QualityVerdict:
     """Whether a candidate's results are inside the tolerance, and what was measured."""
 
     inside: bool
@@ -98,7 +98,7 @@ NO_TIME = Missing("the budget had no room for the runs that judge it", out_of_ti
 NOTHING_TO_COMPARE = Missing("there was nothing to compare")
 
 
-def passes_gate(state: TunerState, variant: Variant, run: Run) -> Trials[Verdict]:
+def passes_gate(state: TunerState, variant: Variant, run: Run) -> Trials[QualityVerdict]:
     """True if `variant`, run as `run`, stays inside the declared tolerance.
 
     Compares losses of a short training, outputs of an inference, or the declared quality
@@ -115,11 +115,11 @@ def passes_gate(state: TunerState, variant: Variant, run: Run) -> Trials[Verdict
     if isinstance(reference, Missing):
         if reference.out_of_time:
             why = "The budget had no room to compare its results."
-            return state, Verdict(inside=False, why=why, refuted=False)
-        return state, Verdict(inside=False, figures=f": {reference.why}")
+            return state, QualityVerdict(inside=False, why=why, refuted=False)
+        return state, QualityVerdict(inside=False, figures=f": {reference.why}")
     if state.best != best:
         figures = ": what it was compared with was given up"
-        return state, Verdict(inside=False, figures=figures)
+        return state, QualityVerdict(inside=False, figures=figures)
     state, found = yield from screen(state, reference, variant)
     return (yield from confirm_quality(state, reference, variant, found))
 
@@ -158,13 +158,13 @@ def assess(
     pairs: Pairs,
     name: str = "It",
     stage: quality.Stage = "chosen",
-) -> tuple[TunerState, Verdict]:
+) -> tuple[TunerState, QualityVerdict]:
     """Judge the pairs, and log the declared measures."""
     if not pairs:
         full = any(entry.task == Task("quality", variant.label) for entry in state.skipped)
         why = "the budget had no room for the run" if full else "a run failed"
         why = f"{name} could not be judged: {why}."
-        return state, Verdict(inside=False, why=why, refuted=False)
+        return state, QualityVerdict(inside=False, why=why, refuted=False)
     judgements = judge_pairs(state, reference, pairs, stage)
     if reference.runs:
         fresh = tuple((variant.label, each) for each in judgements)
@@ -178,7 +178,9 @@ def assess(
         state = replace(state, quality=log)
     shown = (figure_of(each, declared=bool(reference.runs)) for each in judgements)
     figures = ": " + ", ".join(shown)
-    verdict = Verdict(inside=True, figures=figures, pairs=pairs, judgements=judgements)
+    verdict = QualityVerdict(
+        inside=True, figures=figures, pairs=pairs, judgements=judgements
+    )
     for each in judgements:
         if not each.within:
             when = "in screening"
@@ -206,9 +208,9 @@ def confirm_quality(
     state: TunerState,
     reference: Reference,
     variant: Variant,
-    screening: Verdict,
+    screening: QualityVerdict,
     name: str = "It",
-) -> Trials[Verdict]:
+) -> Trials[QualityVerdict]:
     """True if pairs of other seeds or items are inside the tolerance too.
 
     How many pairs that takes is told by the spread of those so far, before the first of them. If
@@ -286,8 +288,12 @@ def proof_s(state: TunerState, variant: Variant) -> float:
 
 
 def pair_all_seeds(
-    state: TunerState, reference: Reference, variant: Variant, screening: Verdict, name: str
-) -> Trials[Verdict]:
+    state: TunerState,
+    reference: Reference,
+    variant: Variant,
+    screening: QualityVerdict,
+    name: str,
+) -> Trials[QualityVerdict]:
     """Run a screened candidate with the reference's other choosing seeds too.
 
     A seed changes both arms alike where a program is deterministic but for its seed, so the
@@ -316,7 +322,7 @@ def seeds_followed(state: TunerState, reference: Reference) -> bool:
 
 
 def rounds_to_confirm(
-    state: TunerState, reference: Reference, screening: Verdict
+    state: TunerState, reference: Reference, screening: QualityVerdict
 ) -> tuple[int, str]:
     """Runs a side that confirm a candidate, and the reason if none do."""
     if not seeds_followed(state, reference):
@@ -439,7 +445,7 @@ def run_seeds(
 
 def screen(
     state: TunerState, reference: Reference, variant: Variant, name: str = "It"
-) -> Trials[Verdict]:
+) -> Trials[QualityVerdict]:
     state, (runs, _) = yield from run_seeds(state, variant, 1, reference.runs[0].wall_s)
     pairs = list(zip(reference.runs, runs, strict=False))
     return assess(state, reference, variant, pairs, name)

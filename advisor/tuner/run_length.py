@@ -39,7 +39,7 @@ SEEN = 8
 """Updates of a window that holds more than that."""
 
 
-class Counter(NamedTuple):
+class BatchCounter(NamedTuple):
     document: str
     path: str
     value: int
@@ -55,11 +55,11 @@ class Counter(NamedTuple):
 class Length(NamedTuple):
     """Setting of a run's length."""
 
-    counter: Counter
+    counter: BatchCounter
     accumulation: int
 
 
-def counters(state: TunerState) -> Iterator[Counter]:
+def counters(state: TunerState) -> Iterator[BatchCounter]:
     """Settings whose names say that they count batches or updates."""
     known = {(knob.document, knob.path) for knob in state.all_knobs}
     for source in state.context.sources:
@@ -77,10 +77,10 @@ def counters(state: TunerState) -> Iterator[Counter]:
                 and (document.name, path) not in known
             ):
                 line = document.text.count("\n", 0, scalar.start) + 1
-                yield Counter(document.name, path, number, line)
+                yield BatchCounter(document.name, path, number, line)
 
 
-def also_moves(state: TunerState, times: float, but: Counter | None = None) -> str:
+def also_moves(state: TunerState, times: float, but: BatchCounter | None = None) -> str:
     """Sentence on what a batch `times` as large moves along, with lines and values; or empty."""
     found = [each for each in counters(state) if each != but][:MOST_NAMED]
     if not found or not state.trains or times <= 1:

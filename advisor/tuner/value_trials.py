@@ -13,7 +13,7 @@ from advisor.tuner.baseline import STEP_SHARES, tidy_steps
 from advisor.tuner.effects import is_ignored, set_ignored
 from advisor.tuner.quality_gate import (
     Missing,
-    Verdict,
+    QualityVerdict,
     confirm_quality,
     measure_reference,
     passes_gate,
@@ -395,7 +395,7 @@ def shorten(state: TunerState, knob: Knob) -> Stage:
     variants = [
         (Variant(candidate=candidate), f"{steps} steps") for steps, candidate in counts
     ]
-    screened: dict[int, Verdict] = {}
+    screened: dict[int, QualityVerdict] = {}
     low, high, found = 0, len(counts) - 1, -1
     while low <= high:
         at = (low + high + 1) // 2

@@ -102,9 +102,9 @@ def test_every_suspect_shows_as_itself() -> None:
     assert len(found) >= 14
     for kind in KINDS[:3]:
         shown = [
-            {trace.shown(move.new, seen(accumulation=4.0)) for trace in traces}
+            {trace.shown(move.new, seen(accumulation=4.0)) for trace in signs}
             for move in found.values()
-            if (traces := [each for each in move.suspect.traces if each.shown_in == kind])
+            if (signs := [each for each in move.suspect.signs if each.shown_in == kind])
         ]
         assert all(not one & other for i, one in enumerate(shown) for other in shown[:i])
         assert observed(kind, seen(accumulation=4.0)) not in set().union(*shown)
@@ -168,5 +168,5 @@ def test_a_global_batch_may_decide_the_accumulation() -> None:
         seen(accumulation=4.0, workers=0), {"accumulation": 8.0, "workers": 0}, config("zorp: 80")
     )
     (one,), _ = found
-    shown = (one.move.suspect.path, one.trace.kind, one.trace.scope)
+    shown = (one.move.suspect.path, one.sign.kind, one.sign.scope)
     assert shown == ("zorp", "batch_size", "global")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from advisor.probe.batches import Counter, LayerObserver, note_padding
+from advisor.probe.batches import ItemCount, LayerObserver, note_padding
 
 
 class Layer:
@@ -30,7 +30,7 @@ class Hostile:
 )
 def test_values_beside_the_batch_do_not_matter(beside) -> None:
     given = ((), {"cache": beside, "input_ids": torch.zeros(4, 9), "labels": torch.zeros(4)})
-    assert Counter().count(given) == 4
+    assert ItemCount().count(given) == 4
 
 
 IMAGE, ROWS = torch.zeros(3, 8, 8), torch.ones
@@ -48,7 +48,7 @@ IMAGE, ROWS = torch.zeros(3, 8, 8), torch.ones
 )  # fmt: skip
 def test_a_size_that_equals_the_batch_by_chance_is_not_counted(asked, first, second, items) -> None:
     """Boxes of one image, channels, the two of (x, y): whatever lies deeper than the batch does."""
-    counter = Counter(float(asked))
+    counter = ItemCount(float(asked))
     assert counter.count(first) == asked
     assert counter.count(second) == items
 
@@ -75,15 +75,15 @@ IMAGES = torch.zeros(6, 3, 8, 8)
 )
 def test_items_of_a_batch(batch) -> None:
     """In any container, with the loader's own batch size known."""
-    counter = Counter(expected=6)
+    counter = ItemCount(expected=6)
     assert [counter.count(batch), counter.count(batch)] == [6, 6]
 
 
 def test_the_path_to_the_count_is_kept_and_the_count_is_not() -> None:
     """The last batch is smaller; without an expected number the most common size counts."""
-    counter = Counter(expected=6)
+    counter = ItemCount(expected=6)
     assert [counter.count({"x": torch.zeros(n, 3)}) for n in (6, 6, 2)] == [6, 6, 2]
-    counter = Counter()
+    counter = ItemCount()
     assert counter.count((torch.zeros(5, 2), torch.zeros(5), torch.zeros(1))) == 5
     assert counter.count({"other": torch.zeros(7, 2)}) == 7
 
@@ -126,7 +126,7 @@ def test_a_mask_or_lengths_tell_the_padding(batch, padded) -> None:
 
 def test_the_batch_asked_for_may_lie_behind_the_time() -> None:
     """Recurrent networks and transformers take the time first, by torch's default."""
-    counter = Counter(expected=6)
+    counter = ItemCount(expected=6)
     found = [counter.count((torch.zeros(30, n, 4), torch.zeros(30, n))) for n in (6, 6, 2)]
     assert found == [6, 6, 2]
 
@@ -145,7 +145,7 @@ def test_the_batch_asked_for_may_lie_behind_the_time() -> None:
 )
 def test_a_loader_counts_what_the_layers_take_for_the_batch(asked, size, shape, items) -> None:
     """Where the batch asked for is another, the layers are believed."""
-    counter, batch = Counter(asked), (torch.zeros(shape), torch.zeros(()))
+    counter, batch = ItemCount(asked), (torch.zeros(shape), torch.zeros(()))
     first = counter.count(batch)
     counter.believe(size, first, [(((True, 0),), shape)])
     assert counter.count(batch) == items
@@ -182,6 +182,6 @@ def test_layers_show_the_batch_axis(module, first, later, items) -> None:
     observer = LayerObserver(torch, module)
     module(*first)
     observer.stop()
-    counter = Counter(least_depth=2)
+    counter = ItemCount(least_depth=2)
     observer.settle(counter, (first, {}))
     assert counter.count((later, {})) == items

@@ -43,7 +43,7 @@ log = recorder.Recorder(sys.argv[2], 1, 0.0)
 for step in range(400):
     log.add(("step", float(step), step + 0.5, 1))
 log.flush()
-print(log.known_steps(), batches.Counter(3).count({"names": ["a", "b", "c"]}))
+print(log.known_steps(), batches.ItemCount(3).count({"names": ["a", "b", "c"]}))
 """
 
 

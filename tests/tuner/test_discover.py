@@ -25,7 +25,7 @@ def search(folder: Path, text: str, **formula: Any) -> FormulaSearch:
 
 def discovered(found: FormulaSearch) -> dict[str, str]:
     """Kind by path of what was found by experiment."""
-    return {each.move.suspect.path: each.trace.kind for each in found.state.followed}
+    return {each.move.suspect.path: each.sign.kind for each in found.state.followed}
 
 
 def values_moved(found: FormulaSearch) -> list[dict[str, Any]]:
