@@ -20,6 +20,8 @@ from advisor.tuner.search import accepting, later_items, other_work, unusable
 from advisor.tuner.state import (
     FEWEST_ROUNDS,
     GOOD_ROUNDS,
+    JUDGING_PROCESSES,
+    MANY_TIMES,
     MARGIN,
     MOST_RESERVED,
     Stage,
@@ -36,6 +38,8 @@ OUTLIVING_ROUNDS = stats.pairs_that_outlive(1)
 LARGE_GAIN, ROUNDS_OF_LARGE_GAINS = 1.5, 8
 """A gain from which so many rounds are the most, however noisy the original: the rest of the budget
 is worth more elsewhere. Judgement."""
+FEW_ROUNDS = 3
+"""Rounds of a gain of MANY_TIMES where one more would leave sampling steps unjudged."""
 MOST_ROUNDS = 20
 """Most rounds: more narrow the bounds too slowly to pay. Judgement."""
 
@@ -120,7 +124,9 @@ def most_rounds(
         return 0 if gated else MOST_ROUNDS
     large = expected_gain >= LARGE_GAIN
     if large and state.judges_steps:
-        return GOOD_ROUNDS
+        judging_s = JUDGING_PROCESSES * state.price_s
+        short = GOOD_ROUNDS * state.round_s + judging_s > state.remaining_s
+        return FEW_ROUNDS if short and expected_gain >= MANY_TIMES else GOOD_ROUNDS
     least = GOOD_ROUNDS if grouping and large else MOST_RESERVED
     return max(least, int(state.remaining_s / 2 / max(state.round_s, 1e-9)))
 

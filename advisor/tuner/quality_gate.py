@@ -20,6 +20,7 @@ from advisor.model import Candidate, Failure, MeasurePlan, Run
 from advisor.tuner import output_check
 from advisor.tuner.state import (
     FEWEST_ROUNDS,
+    MANY_TIMES,
     MARGIN,
     Task,
     Trials,
@@ -50,10 +51,6 @@ SEEDS_IGNORED = (
 )
 CHECK_SHARE = 0.25
 """Part of the remaining budget for the original beside the best free candidate; judgement."""
-
-MANY_TIMES = 4.0
-"""Gain that two rounds prove where their ratios differ by a tenth: ln 4 is 1.39, Student's bound of
-two such ratios 0.9 wide. By judgement."""
 
 Pairs = list[tuple[Run, Run]]
 """Runs of reference and candidate with equal seeds."""

@@ -58,7 +58,7 @@ def try_values(
             state = state.set_verdict(knob, "invalid", f"{plain_reason(candidate)}.")
             continue
         (request,) = requests_of(state, knob, [value])
-        beside_s = state.gated_reserve_s if gated else kept_s
+        beside_s = gated_kept_s(state, request, number) if gated else kept_s
         more_s = GATED_RUNS * request.expected_s if gated else 0.0
         ahead = requests_of(state, knob, values[number:])
         state, trial = yield from run_trial(
@@ -98,6 +98,17 @@ def try_values(
     unchanged = f"No value tested was {beyond}.{shown}"
     cause: DecisionCause = "not-proven" if unconfirmed else "not-faster"
     return state.set_verdict(knob, cause, unconfirmed or unchanged)
+
+
+def gated_kept_s(state: TunerState, request: TrialRequest, number: int) -> float:
+    """Time kept beside the `number`-th run of a gated value: for its proof.
+
+    Where that has no room, the first value of a config's setting runs all the same: it may be
+    slower, and then nothing is left to prove.
+    """
+    proof_s = state.gated_reserve_s
+    last = number == 1 and not state.by_hand and not state.is_unproven
+    return 0.0 if last and request.expected_s + proof_s > state.remaining_s else proof_s
 
 
 class Judged(NamedTuple):
