@@ -64,7 +64,9 @@ def confirm(state: TunerState, share_s: float | None = None) -> Stage:
         wanted = wanted_rounds(state, base, expected, again=again)
         wanted = min(wanted, most_rounds(state, base, expected, again=again))
         fewest = GOOD_ROUNDS if again else FEWEST_ROUNDS
-        room_s = state.remaining_s - finish_s - later_s(state, winner)
+        room_s = state.remaining_s - finish_s
+        left_s = room_s - later_s(state, winner)
+        room_s = left_s if left_s >= GOOD_ROUNDS * round_s else room_s
         if share_s is not None:
             wanted = min(wanted, max(GOOD_ROUNDS, int(share_s / max(round_s, 1e-9))))
         rounds = min(wanted, int(room_s / max(round_s, 1e-9)))
@@ -95,7 +97,7 @@ def confirm(state: TunerState, share_s: float | None = None) -> Stage:
 
 
 def later_s(state: TunerState, winner: Candidate) -> float:
-    """Time that the proof of sampling steps leaves for one run of a precision that was not tried.
+    """Time that a good proof of sampling steps leaves for one run of a precision not yet tried.
 
     One run tells that a precision is slower here, which is all that most machines without a card
     have to say of it. It comes after the steps, as it is tried on top of them.

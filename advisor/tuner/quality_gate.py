@@ -268,7 +268,7 @@ def confirm_quality(
 
 
 def proof_s(state: TunerState, variant: Variant) -> float:
-    """Time kept to prove the speed of a gated candidate, once its quality is confirmed.
+    """Time kept to time a gated candidate and to prove its speed, once its quality is confirmed.
 
     Steps cost a sampler its time in proportion. A gain of several times needs no more than the
     fewest rounds, and a third one's time is often what the confirmation lacks.
@@ -281,7 +281,7 @@ def proof_s(state: TunerState, variant: Variant) -> float:
         for change in variant.candidate.changes
     )
     fewest_s = min(state.gated_reserve_s, FEWEST_ROUNDS * state.round_s)
-    return fewest_s if several else state.gated_reserve_s
+    return (fewest_s if several else state.gated_reserve_s) + state.price_s
 
 
 def pair_all_seeds(
