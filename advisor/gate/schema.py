@@ -288,8 +288,8 @@ class RefereeRecord(Part):
     keep_if: float
     """Gain worth keeping, as a share: 0.02 is 2 %."""
     wrong_at_most: float
-    """Share of calls in which a change without gain is kept, and in which one of `keep_if` is
-    dropped, at most."""
+    """Share of calls in which such a ruling is wrong, at most: a change without gain is kept, or
+    one of `keep_if` is not."""
     command: str
     base: Revision
     head: Revision

@@ -4,7 +4,7 @@ A pair gives d = ln(rate of base / rate of head); `threshold` is tau = -ln(1 - t
 Bounds assume d independent (the serial test guards) and symmetric (random order in pairs).
 
 A test that looks again after each pair, and stops once it likes what it sees, is wrong far more
-often than each look by itself. So there are five looks, and each may spend a part of the allowed
+often than each look by itself. So the looks are few, and each may spend a part of the allowed
 error. The parts add up to the whole, which bounds the error however much the looks depend on each
 other (Bonferroni); a boundary that uses their dependence would need a model of the noise.
 

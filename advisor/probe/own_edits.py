@@ -4,14 +4,15 @@ Gradients that are clipped, or get noise, with each batch of an accumulation are
 there are batches: with larger batches and less accumulation they would be edited less often, and
 the same samples would train another network. Nothing of torch's tells such edits, so one looks:
 from where autograd leaves a gradient to where it, or the optimizer, takes it up again, nobody but
-the program can have changed it. Two weights stand for all, in the first updates only.
+the program can have changed it. Two weights stand for all, in the first updates only. Where others
+write into gradients too, as DDP does, or where a look may be traced or costs, nobody watches.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from statistics import median
-from typing import Any
+from typing import Any, Callable
 
 from .module_facts import any_compiled
 from .session import Session
@@ -21,17 +22,24 @@ UPDATES, LOOKS = 5, 512
 """Updates, and looks at one weight, in which edits are counted."""
 NUMBERS = 16
 """Numbers of a tensor that stand for it: `p.grad.data.clamp_()` leaves no other trace."""
+WRITERS = {"DistributedDataParallel", "FullyShardedDataParallel", "DeepSpeedEngine"}
+"""Wrappers that write averaged gradients themselves."""
 
 
 class Watched:
     """One weight, how it and its gradient were left, and in which updates somebody changed them."""
 
-    def __init__(self, session: Session, weight: Any) -> None:
+    def __init__(self, session: Session, optimizer: Any, weight: Any) -> None:
         self._session = session
         self._weight = weight
+        self.number = id(optimizer)
         self._left: dict[str, Any] = {"weights": _seen(weight)}
         self._changes: list[tuple[str, int, Any, Any]] = []
         """What, the updates before, and how it was left and found."""
+        self._updates = self._looks = 0
+        """Steps of its own optimizer since it is watched, and looks."""
+        self._stepping = False
+        """Its optimizer steps: what moves then is no edit, however often a closure runs."""
         self._handles = [
             weight.register_hook(self._before_backward),
             weight.register_post_accumulate_grad_hook(self._after_backward),
@@ -39,50 +47,78 @@ class Watched:
 
     def _before_backward(self, gradient: Any) -> None:
         """Autograd is about to add to the gradient; returns None, so that it stays what it is."""
-        self._session.attempt(self.look)
+        self.carefully(self.look)
 
     def _after_backward(self, weight: Any) -> None:
-        self._session.attempt(self._leave_gradient)
+        self.carefully(self._leave_gradient)
+
+    def carefully(self, call: Callable[[], None]) -> None:
+        """Call it, and watch no more where that fails: it is no fault that is worth a word."""
+        try:
+            if self._handles and self._session.capture is None:
+                with self._session.unseen():
+                    call()
+        except Exception:
+            self.stop()
 
     def _leave_gradient(self) -> None:
-        if self._session.capture is None and self._weight.grad is not None:
-            with self._session.unseen():
-                self._left["gradients"] = _seen(self._weight.grad)
+        if not self._stepping and _is_plain(self._session.torch, self._weight.grad):
+            self._left["gradients"] = _seen(self._weight.grad)
 
     def look(self) -> None:
         """Compare both with how they were left."""
-        if self._session.capture is not None or len(self._changes) > LOOKS:
+        if self._stepping:
             return
-        with self._session.unseen():
-            for name, tensor in (
-                ("gradients", self._weight.grad),
-                ("weights", self._weight),
-            ):
-                left = self._left.pop(name, None)
-                if left is not None and tensor is not None:
-                    found = _seen(tensor)
-                    self._changes.append((name, self._session.updates, left, found))
-                    self._left[name] = found
+        self._looks += 1
+        for name, tensor in (("gradients", self._weight.grad), ("weights", self._weight)):
+            left = self._left.pop(name, None)
+            if left is not None and _is_plain(self._session.torch, tensor):
+                found = _seen(tensor)
+                self._changes.append((name, self._updates, left, found))
+                self._left[name] = found
+        if self._looks >= LOOKS:
+            self.stop()  # this update is not seen whole
 
-    def updated(self) -> None:
-        """The optimizer has stepped: what it changed is no edit."""
-        with self._session.unseen():
+    def begin_step(self) -> None:
+        self.look()
+        self._stepping, self._left = True, {}
+
+    def end_step(self) -> None:
+        """Its optimizer has stepped: the weight is left as it is now."""
+        self._updates, self._stepping = self._updates + 1, False
+        if self._updates >= UPDATES:
+            self.stop()
+        else:
             self._left = {"weights": _seen(self._weight)}
 
+    def other_step(self) -> None:
+        """Another optimizer has stepped, which may hold the weight, too."""
+        self._left["weights"] = _seen(self._weight)
+
     def stop(self) -> None:
-        """Look no more; what was left is not taken up."""
+        """Look no more, and hold nothing of the program's."""
         for handle in self._handles:
             handle.remove()
-        self._handles, self._left = [], {}
+        self._handles, self._left, self._weight = [], {}, None
+        if self in self._session.watched:
+            self._session.watched.remove(self)
 
     def edits(self) -> dict[str, float]:
         """Edits in an update, by what is edited; only of updates that were seen whole."""
-        whole = range(1, self._session.updates)
         counted: dict[str, Counter[int]] = {}
         for name, update, left, found in self._changes:
-            if update in whole:
+            if update < self._updates:
                 counted.setdefault(name, Counter())[update] += _differ(left, found)
         return {name: float(median(each.values())) for name, each in counted.items()}
+
+
+def _is_plain(torch: Any, tensor: Any) -> bool:
+    """Return True for a tensor whose numbers lie here: not sparse, distributed or without data."""
+    return (
+        type(tensor) in (torch.Tensor, torch.nn.Parameter)
+        and tensor.layout is torch.strided
+        and tensor.device.type != "meta"
+    )
 
 
 def _seen(tensor: Any) -> Any:
@@ -92,39 +128,53 @@ def _seen(tensor: Any) -> Any:
 
 
 def _differ(left: Any, found: Any) -> bool:
-    return bool(left[0] != found[0] or left[1].tolist() != found[1].tolist())
+    # as text, in which a NaN equals itself
+    return bool(left[0] != found[0] or str(left[1].tolist()) != str(found[1].tolist()))
 
 
-def stepping(session: Session) -> None:
-    """The optimizer is about to take the gradients."""
-    for watched in session.edited:
-        session.attempt(watched.look)
+def stepping(session: Session, optimizer: Any) -> None:
+    """An optimizer is about to take the gradients."""
+    for watched in list(session.watched):
+        if watched.number == id(optimizer):
+            watched.carefully(watched.begin_step)
 
 
 def stepped(session: Session, optimizer: Any) -> None:
-    """The optimizer has stepped: begin to watch after the first time, and end after the last."""
-    for watched in session.edited:
-        session.attempt(watched.updated if session.updates <= UPDATES else watched.stop)
+    """An optimizer has stepped; after the first step of all, begin to watch."""
+    for watched in list(session.watched):
+        own = watched.number == id(optimizer)
+        watched.carefully(watched.end_step if own else watched.other_step)
+        if session.capture is not None:
+            watched.stop()
     if session.updates == 1 and session.capture is None:
         session.attempt(_watch, session, optimizer)
 
 
 def _watch(session: Session, optimizer: Any) -> None:
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
-    able = [each for each in weights if each.is_leaf and each.requires_grad]
+    able = [
+        w for w in weights if _is_plain(session.torch, w) and w.is_leaf and w.requires_grad
+    ]
     if not able or not hasattr(able[0], "register_post_accumulate_grad_hook"):
         return
-    called = [entry.module() for entry in session.modules]
-    if any(hasattr(each, "modules") and any_compiled(each) for each in called):
-        return  # a hook of its weights may be traced into compiled code
+    for called in [entry.module() for entry in session.modules]:
+        writes = WRITERS & {base.__name__ for base in type(called).__mro__}
+        if writes or (hasattr(called, "modules") and any_compiled(called)):
+            return
     for weight in {id(each): each for each in (able[0], able[-1])}.values():
-        session.edited.append(Watched(session, weight))
+        watched = Watched(session, optimizer, weight)
+        session.watched.append(watched)
+        session.edited.append(watched)
 
 
 def content(session: Session) -> dict[str, float]:
     """Most edits in an update of a watched weight, and of its gradient."""
     found: dict[str, float] = {}
     for watched in session.edited:
-        for name, edits in watched.edits().items():
-            found[name] = max(edits, found.get(name, 0.0))
+        try:
+            edits = watched.edits()
+        except Exception:  # a card that is gone, say: nothing is known of it then
+            continue
+        for name, many in edits.items():
+            found[name] = max(many, found.get(name, 0.0))
     return found

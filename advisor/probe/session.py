@@ -168,7 +168,9 @@ class Session:
         self.looks = 0
         """Backward passes at which they were looked at."""
         self.edited: list[Any] = []
-        """Weights of which the program's own edits are counted."""
+        """Weights of which the program's own edits were counted."""
+        self.watched: list[Any] = []
+        """Those of them that are still looked at."""
         self.rows_left = ROWS
         """Rows of calls that may still be told, where no loader feeds them."""
         self.losses_seen = 0

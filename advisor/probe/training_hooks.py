@@ -165,8 +165,8 @@ def optimizers(torch: Any, session: Session) -> None:
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
         nonlocal entered
-        if session.edited and not session.muted:
-            own_edits.stepping(session)
+        if session.watched and not session.muted:
+            own_edits.stepping(session, optimizer)
         entered = clock()
 
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -183,7 +183,7 @@ def optimizers(torch: Any, session: Session) -> None:
         number = attributes[NUMBER]
         session.attempt(work_facts.updated, session, optimizer, number)
         session.attempt(copied_weights.find, session, optimizer)
-        if session.edited or session.updates == 1:
+        if session.watched or session.updates == 1:
             own_edits.stepped(session, optimizer)
         session.recorder.add(("step", entered or end, end, number))
         entered = 0.0

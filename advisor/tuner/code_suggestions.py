@@ -74,9 +74,14 @@ def suggest_changes(state: TunerState) -> Stage:
 
 def applies(state: TunerState, spec: KnobSpec) -> bool:
     """True for a switch that is off, may do something here, and is in no config."""
-    consents = state.context.consents and state.context.allows("numeric")
+    run, consents = (
+        state.incumbent_run,
+        state.context.consents and state.context.allows("numeric"),
+    )
+    seen = run.on_gpu or run.shares.compute is not None or "compute" not in spec.needs
     return (
-        spec.switched_off(state.incumbent_run.effects)[0]
+        seen
+        and spec.switched_off(run.effects)[0]
         and not state.held_by_config(spec.kind)
         and not no_need(state, spec)
         and (consents or "tolerance" not in spec.needs)
@@ -159,6 +164,9 @@ def suggest_settings(
         best=state.best,
         best_run=state.best_run,
         by_hand=False,
+        # what a stack was judged by is no figure of what is written
+        confirmations=state.confirmations,
+        quality=replace(state.quality, judgements=now.quality.judgements),
         near_misses=tuple(
             each
             for each in now.near_misses

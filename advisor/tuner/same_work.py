@@ -424,11 +424,22 @@ def other_averages(compared: Compared) -> Differences:
 
 
 def other_edits(compared: Compared) -> Differences:
-    """Weights or gradients that the program edits more or less often in an update."""
-    old, new = (updates_of(run).edits for run in ends(compared))
-    for name in sorted(old.keys() & new.keys()):
-        if old[name] != new[name]:
-            times = f"{new[name]:g} times an update where it did {old[name]:g} times"
+    """Weights or gradients that the program edits more or less often in an update.
+
+    Only with another batch: a GradScaler edits gradients too, which another precision brings along.
+    Edits that equal runs make now and then follow the data.
+    """
+    if not moved_batch(compared):
+        return
+    known, new = (
+        [updates_of(run).edits for run in compared.originals],
+        updates_of(compared.after),
+    )
+    for name in sorted(new.edits):
+        old = {edits.get(name) for edits in known}
+        if len(old) == 1 and None not in old and new.edits[name] not in old:
+            before, after = known[0][name], new.edits[name]
+            times = f"{after:g} times an update where it did {before:g} times"
             yield suggested("own-edits", f"The program edits its {name} itself {times}.")
 
 
@@ -475,7 +486,7 @@ def other_losses(compared: Compared) -> Differences:
             yield suggested(
                 "loss-of-update",
                 f"Of the same items, the first updates' losses differ by {numbers.percent(moved)}: "
-                "an item's loss depends on the others of its batch.",
+                "the loss of an update depends on its batches.",
             )
         return
     means = [fmean(each) for each in old]
@@ -498,9 +509,11 @@ def is_repeatable(compared: Compared, losses: Sequence[Sequence[float]]) -> bool
     Its losses then have to be the same: nothing but the batch is another.
     """
     runs = (*compared.originals, compared.after)
-    first = {first_items(run, "drawn").first for run in runs}
     drawn = any(loader_of(run).draws is not False for run in runs)
-    if len(losses) < 2 or len(first) != 1 or first == {()} or drawn:
+    came = {first_items(run, "came").first for run in runs}
+    samples = [update_samples(run) or 0.0 for run in runs]
+    as_many = min(samples) > 0 and max(samples) - min(samples) <= TIE * min(samples)
+    if len(losses) < 2 or drawn or len(came) != 1 or came == {()} or not as_many:
         return False
     return all(distance(each, losses[0]) <= REPEATED_TIE for each in losses[1:])
 

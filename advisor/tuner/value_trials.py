@@ -339,7 +339,9 @@ WORTH_COMPUTE = 0.3
 def no_need(state: TunerState, spec: KnobSpec) -> str:
     """Why a switch would do nothing for this program; empty where it may."""
     run = state.incumbent_run
-    computes = run.on_gpu or (run.shares.compute or 0.0) >= WORTH_COMPUTE
+    computes = (
+        run.on_gpu or run.shares.compute is None or run.shares.compute >= WORTH_COMPUTE
+    )
     if "gpu" in spec.needs and not run.on_gpu:
         return "It does something on a GPU only, and the model is not on one."
     if "training" in spec.needs and not state.trains:

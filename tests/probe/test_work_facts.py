@@ -181,7 +181,7 @@ def test_of_the_same_items_the_losses_of_equal_updates_are_the_same(how, differs
     found = same_work.differences(originals, updating(how, "16", "2"))
     assert [each.cause for each in found] == ["loss-of-update"] * differs
     if how == "hardest":
-        assert "depends on the others of its batch" in found[0].sentence
+        assert "the loss of an update depends on its batches" in found[0].sentence
 
 
 def test_a_copy_of_the_weights_is_named_as_the_program_writes_it() -> None:
@@ -235,3 +235,71 @@ def test_a_functions_variables_are_read_and_neither_kept_nor_changed(tmp_path, a
     outcome = program.in_a_file(tmp_path, IN_A_FUNCTION.replace("{asks}", asks))
     assert same_work.updates_of(outcome.measured).copies == found
     assert outcome.stdout == "alive 0 held []\n"
+
+
+EDITED = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+torch.set_num_threads(1)
+{setup}
+for number in range(40):
+    x = torch.randn(4, 16)
+{step}
+"""
+BY_ACCUMULATION = """
+    net(x).square().mean().backward()
+    nn.utils.clip_grad_norm_(net.parameters(), 1e6)
+    if number % 4 == 3:
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+ADVERSARIES = """
+    net(x).square().mean().backward()
+    nn.utils.clip_grad_norm_(net.parameters(), 1e6)
+    if number % 4 == 3:
+        optimizer.step()
+        optimizer.zero_grad()
+        other(x).square().mean().backward()
+        against.step()
+        against.zero_grad()
+"""
+OF_ROWS = """
+    net(torch.arange(4)).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+OF_A_CLOSURE = """
+    def closure():
+        optimizer.zero_grad()
+        loss = net(x).square().mean()
+        loss.backward()
+        return loss
+    optimizer.step(closure)
+"""
+ONE = "net = nn.Linear(16, 1); optimizer = torch.optim.SGD(net.parameters(), lr=0.1)"
+TWO = f"other = nn.Linear(16, 1); against = torch.optim.SGD(other.parameters(), lr=0.1)\n{ONE}"
+SPARSE = (
+    "net = nn.Embedding(50, 8, sparse=True); optimizer = torch.optim.SparseAdam(net.parameters())"
+)
+CLOSED = "net = nn.Linear(16, 1); optimizer = torch.optim.LBFGS(net.parameters(), lr=0.1)"
+
+
+@pytest.mark.parametrize(
+    ("setup", "step", "edits"),
+    [
+        (ONE, BY_ACCUMULATION, {"gradients": 4.0, "weights": 0.0}),
+        (SPARSE, OF_ROWS, {"weights": 0.0}),
+        (CLOSED, OF_A_CLOSURE, {"weights": 0.0}),
+    ],
+)
+def test_edits_are_the_programs_own(tmp_path, setup, step, edits) -> None:
+    """Sparse gradients have no place to look at, and what LBFGS moves itself is no edit."""
+    outcome = program.in_a_file(tmp_path, EDITED.format(setup=setup, step=step))
+    assert same_work.updates_of(outcome.measured).edits == edits
+
+
+def test_edits_are_counted_by_the_steps_of_their_own_optimizer(tmp_path) -> None:
+    """Of two that take turns, every other update would have none."""
+    outcome = program.in_a_file(tmp_path, EDITED.format(setup=TWO, step=ADVERSARIES))
+    assert same_work.updates_of(outcome.measured).edits == {"gradients": 4.0, "weights": 0.0}

@@ -243,3 +243,20 @@ def test_what_a_config_holds_is_no_setting_of_the_code(tmp_path) -> None:
 
 def overridden(trial: Trial) -> Values:
     return {each.knob: each.value for each in trial.plan.overrides}
+
+
+def test_what_a_stack_is_judged_by_takes_nothing_from_what_is_proven(tmp_path) -> None:
+    """Its larger batch moves the declared quality: the stack is refused, and the config stays."""
+    measure = {"rmse": {"pattern": "rmse: ([0-9.]+)", "tolerance": "5%"}}
+    engine = on_formula(
+        **FORMULAS["loading"], process_s=5.0, coded={"batch_size": 1},
+        observed={"loader_site": "train.py:3", "trains": "optimizer", "device": "cpu"},
+        step_kind="optimizer step", switches={"autocast=bfloat16": 1.5},
+        quality=lambda _: 0.5, quality_name="rmse", quality_noise=1e-4, sampler=False,
+    )  # fmt: skip
+    search = formula_search(
+        tmp_path, engine, "num_workers: 0\n", workload={"quality": measure}, budget_s=900.0,
+        gpu=False,
+    )  # fmt: skip
+    assert search.values["num_workers"] > 0
+    assert search.state.quality.best is None, "nothing of the config was judged by it"
