@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from advisor.patches.patches import autocast_edit, loader_edit, patch_of, statement_edit
+from advisor.patches.patches import (
+    all_edits,
+    autocast_edit,
+    loader_edit,
+    patch_of,
+    statement_edit,
+)
 
 FLAG = "torch.backends.cudnn.benchmark = True"
 WITH = 'with torch.autocast("cpu", dtype=torch.bfloat16):'
@@ -60,13 +66,29 @@ WIDENED = [
         f"import torch\n{WITH}\n    loss = criterion(model(x).float(), y)\n",
     ),
 ]
+THREADS = "torch.set_num_threads(4)"
+STACKED = [
+    (
+        "import torch\ny = model(x)\n",
+        f"import torch\n\n{FLAG}\n\n{THREADS}\n{WITH}\n    y = model(x)\n",
+    ),
+]
+
+
+def stack(line: int) -> partial:
+    """Two statements, the later one of the text first, and the call that they are about."""
+    statements = [partial(statement_edit, each) for each in (THREADS, FLAG)]
+    return partial(all_edits, [*statements, EDITS["autocast"](line)])
+
+
 EDITS = {
     "workers": lambda line: partial(loader_edit, line, {"num_workers": 2, "pin_memory": True}),
     "no workers": lambda line: partial(loader_edit, line, {"num_workers": 0}),
     "flag": lambda _: partial(statement_edit, FLAG),
-    "threads": lambda _: partial(statement_edit, "torch.set_num_threads(4)"),
+    "threads": lambda _: partial(statement_edit, THREADS),
     "autocast": lambda line: partial(autocast_edit, line, "cpu", "bfloat16", widen=False),
     "widened": lambda line: partial(autocast_edit, line, "cpu", "bfloat16", widen=True),
+    "stack": stack,
 }
 """Each edit, of the call that begins on a line."""
 EDITED = [
@@ -74,6 +96,7 @@ EDITED = [
     *(("flag", before, after) for before, after in FLAGS),
     *(("autocast", before, after) for before, after in UNDER_AUTOCAST),
     *(("widened", before, after) for before, after in WIDENED),
+    *(("stack", before, after) for before, after in STACKED),
 ]
 UNCERTAIN = [
     ("workers", "l = DataLoader(*given)\n"),
@@ -106,6 +129,7 @@ UNCERTAIN = [
     ("autocast", "import torch as t\ny = model(x)\n"),
     ("widened", "import torch\ny = model(other(x))\n"),
     ("widened", "import torch\ny = F.model(x)\n"),
+    ("stack", f"import torch\n{THREADS}\ny = model(x)\n"),
 ]
 
 
