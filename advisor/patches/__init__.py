@@ -31,7 +31,7 @@ def proven_advice(state: TunerState, program: Program) -> tuple[Advice, ...]:
             reason += f" {UNDER_LOAD}"
         site, patch, by_hand = placed(state, program, suggestion)
         if patch and by_hand:
-            reason += f" Not in the patch, and part of the gain: {', '.join(by_hand)}."
+            reason += f" Not in the patch, and measured with it: {', '.join(by_hand)}."
         advice.append(
             Advice(title=suggestion.title, gain=gain, detail=reason, site=site, patch=patch)
         )

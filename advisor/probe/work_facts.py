@@ -13,6 +13,7 @@ import inspect
 import json
 import multiprocessing
 import os
+import random
 import sys
 import zlib
 from typing import Any, Iterator
@@ -474,12 +475,20 @@ def asked_next(session: Session, iterator: Any) -> None:
 
 
 def _generators(session: Session) -> Any:
-    """States of the generators that a network may draw from; a card's waits for nothing."""
-    torch = session.torch
+    """States of the generators that a loop may draw from; a card's waits for nothing.
+
+    Mixing of pictures draws from numpy's or Python's own more often than from torch's.
+    """
+    torch, numpy = session.torch, sys.modules.get("numpy")
     generators = [torch.default_generator]
     if torch.cuda.is_initialized():
         generators += torch.cuda.default_generators
-    return [zlib.crc32(bytes(generator.get_state().tolist())) for generator in generators]
+    states = [zlib.crc32(bytes(generator.get_state().tolist())) for generator in generators]
+    states.append(hash(random.getstate()))
+    if numpy is not None and hasattr(numpy, "random"):
+        _, numbers, *place = numpy.random.get_state()
+        states += [zlib.crc32(numbers.tobytes()), *place[:2]]
+    return states
 
 
 def ended(session: Session, iterator: Any) -> None:

@@ -185,9 +185,16 @@ def has_own_parts(workers: Sequence[WorkerState]) -> bool:
 
 
 def is_reordered(before: Run, after: Run) -> bool:
-    """True if items of a stream come in another order: several workers take turns."""
+    """True if items of a stream come in another order: several workers take turns.
+
+    A stream that is dealt out a batch at a time comes as it was, which the first items show.
+    """
     several = max(before.effects.workers or 0, after.effects.workers or 0) > 1
-    return bool(loader_of(after).iterable) and several and moved_workers(before, after)
+    old, new = (first_items(run, "came").first for run in (before, after))
+    size = min(len(old), len(new))
+    as_before = size > 0 and old[:size] == new[:size]
+    streams = bool(loader_of(after).iterable) and several and moved_workers(before, after)
+    return streams and not as_before
 
 
 # State of the dataset
@@ -439,8 +446,8 @@ def other_edits(compared: Compared) -> Differences:
         old = {edits.get(name) for edits in known}
         if len(old) == 1 and None not in old and new.edits[name] not in old:
             before, after = known[0][name], new.edits[name]
-            times = f"{after:g} times an update where it did {before:g} times"
-            yield suggested("own-edits", f"The program edits its {name} itself {times}.")
+            edits = f"Edits of {name} outside of the optimizer: {after:g} an update"
+            yield suggested("own-edits", f"{edits}, where there were {before:g}.")
 
 
 def moves_of_averages(updates: UpdateWork) -> dict[str, float]:

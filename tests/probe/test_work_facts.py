@@ -173,13 +173,21 @@ def test_an_update_of_another_batch_and_as_many_samples_is_the_same(how) -> None
 
 @pytest.mark.parametrize(
     ("how", "differs"),
-    [("hardest", True), ("normalised", True), ("contrastive", True), ("plain", False)],
+    [
+        ("hardest", True),
+        ("normalised", True),
+        ("contrastive", True),
+        ("plain", False),
+        ("mixed", False),
+    ],
 )
 def test_of_the_same_items_the_losses_of_equal_updates_are_the_same(how, differs) -> None:
-    """Two equal runs repeat themselves, so that the smallest difference is the batch's."""
+    """Two equal runs repeat themselves, so that the smallest difference is the batch's. Where the
+    loop draws random numbers, numpy's too, it may be theirs."""
     originals = [updating(how, "4", "8"), again(how, "4", "8")]
     found = same_work.differences(originals, updating(how, "16", "2"))
-    assert [each.cause for each in found] == ["loss-of-update"] * differs
+    told = [each.sentence for each in found if "Of the same items" in each.sentence]
+    assert bool(told) is differs
     if how == "hardest":
         assert "the loss of an update depends on its batches" in found[0].sentence
 
@@ -289,17 +297,13 @@ CLOSED = "net = nn.Linear(16, 1); optimizer = torch.optim.LBFGS(net.parameters()
     ("setup", "step", "edits"),
     [
         (ONE, BY_ACCUMULATION, {"gradients": 4.0, "weights": 0.0}),
+        (TWO, ADVERSARIES, {"gradients": 4.0, "weights": 0.0}),
         (SPARSE, OF_ROWS, {"weights": 0.0}),
         (CLOSED, OF_A_CLOSURE, {"weights": 0.0}),
     ],
 )
 def test_edits_are_the_programs_own(tmp_path, setup, step, edits) -> None:
-    """Sparse gradients have no place to look at, and what LBFGS moves itself is no edit."""
+    """Sparse gradients have no place to look at, and what LBFGS moves itself is no edit. Of two
+    optimizers that take turns each has updates of its own."""
     outcome = program.in_a_file(tmp_path, EDITED.format(setup=setup, step=step))
     assert same_work.updates_of(outcome.measured).edits == edits
-
-
-def test_edits_are_counted_by_the_steps_of_their_own_optimizer(tmp_path) -> None:
-    """Of two that take turns, every other update would have none."""
-    outcome = program.in_a_file(tmp_path, EDITED.format(setup=TWO, step=ADVERSARIES))
-    assert same_work.updates_of(outcome.measured).edits == {"gradients": 4.0, "weights": 0.0}

@@ -131,6 +131,13 @@ def test_streams_in_several_workers_come_in_another_order(workers, then, other) 
     assert same_work.is_reordered(a_stream(workers), a_stream(then)) is other
 
 
+def test_a_stream_that_is_dealt_out_by_batches_comes_as_it_was() -> None:
+    first = Items(count=3, first=(3, 1, 2), distinct=(2,))
+    work = WorkFacts(loader=LoaderWork(iterable=True, passes=(PassItems(came=first),)))
+    before, after = (replace(a_stream(workers), work=work) for workers in (0, 2))
+    assert not same_work.is_reordered(before, after)
+
+
 @pytest.mark.parametrize(
     ("after", "refused"),
     [

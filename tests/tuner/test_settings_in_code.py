@@ -153,7 +153,7 @@ def test_what_a_patch_cannot_hold_is_told_beside_it(tmp_path) -> None:
     workers = advised(search)["num_workers"]
     assert f"num_workers={workers})" in advice.patch
     batch = advised(search)["--batch-size"]
-    assert f"Not in the patch, and part of the gain: --batch-size {batch}." in advice.detail
+    assert f"Not in the patch, and measured with it: --batch-size {batch}." in advice.detail
 
 
 class MakesItsBatches(RecordedEngine):
