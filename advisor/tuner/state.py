@@ -108,7 +108,7 @@ SEARCH_PROCESSES = 5
 200 programs whose processes differ by 2 %."""
 MANY_TIMES = 4.0
 """Gain that few rounds prove: ln 4 is 1.39. Student's bound is 0.9 wide for two ratios that differ
-by a tenth, and 0.75 for three that differ by 30 %. Judgement."""
+by a tenth. Judgement."""
 JUDGING_PROCESSES = 15
 """Processes that a search of free settings leaves to sampling steps, where the budget holds both.
 
