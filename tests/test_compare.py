@@ -118,7 +118,10 @@ def test_commands_are_compared_as_a_whole(compare) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("second", "code", "ruling", "cause"),
-    [("b.yaml", 0, "keep", "gain-proven"), ("crash.yaml", 1, "drop", "failed")],
+    [
+        pytest.param("b.yaml", 0, "keep", "gain-proven", marks=pytest.mark.nightly),
+        ("crash.yaml", 1, "drop", "failed"),
+    ],
 )
 def test_rounds_end_once_a_change_is_worth_keeping_or_is_not(
     compare, second, code, ruling, cause

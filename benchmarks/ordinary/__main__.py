@@ -1,6 +1,6 @@
 """Ten ordinary programs, tuned in three minutes and held against a stopwatch.
 
-    python -m benchmarks.ordinary [NAME ...] [--budget 3m] [--neighbour] [--flat]
+    python -m benchmarks.ordinary [NAME ...] [--budget 3m] [--neighbour] [--flat] [--no-stopwatch]
 
 Each program of `programs/` is tuned in a folder of its own. Then the original and the tuned command
 run four times each, in turns and without gpu-advisor: the median ratio of their own clocks is the
@@ -220,8 +220,8 @@ def stopwatch(
     return tuple(ratios)
 
 
-def run(program: Program, *, flat: bool, budget: str, beside: bool) -> Outcome:
-    """Tune one program, then hold the result against the stopwatch."""
+def run(program: Program, *, flat: bool, budget: str, beside: bool, timed: bool) -> Outcome:
+    """Tune one program, then hold the result against the stopwatch if `timed`."""
     settings = program.flat if flat else program.starved
     with tempfile.TemporaryDirectory(prefix="ordinary-") as name:
         folder = Path(name)
@@ -245,7 +245,7 @@ def run(program: Program, *, flat: bool, budget: str, beside: bool) -> Outcome:
         else:
             report = json.loads((folder / "report.json").read_text())
         ratios: tuple[float, ...] = ()
-        if report.get("changes"):
+        if timed and report.get("changes"):
             ratios = stopwatch(program, report, settings, folder)
     gain = report.get("gain") or {}
     return Outcome(
@@ -287,6 +287,7 @@ def main() -> None:
     parser.add_argument("--budget", default="3m")
     parser.add_argument("--neighbour", action="store_true")
     parser.add_argument("--flat", action="store_true")
+    parser.add_argument("--no-stopwatch", action="store_true", help="claims only")
     args = parser.parse_args()
     print("| program | verdict | s | claimed | interval | stopwatch | inside | written |")
     print("|:--|:--|--:|--:|:--|:--|:--|:--|")
@@ -294,7 +295,10 @@ def main() -> None:
     for case in CASES:
         if args.names and case.name not in args.names:
             continue
-        found.append(run(case, flat=args.flat, budget=args.budget, beside=args.neighbour))
+        timed = not args.no_stopwatch
+        found.append(
+            run(case, flat=args.flat, budget=args.budget, beside=args.neighbour, timed=timed)
+        )
         print(row(found[-1]), flush=True)
         if found[-1].verdict != "improved":
             print(f"  {found[-1].reason}", file=sys.stderr, flush=True)

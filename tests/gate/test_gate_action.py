@@ -285,6 +285,7 @@ while True:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_tuning_job_leaves_diff_and_report(runner, repo) -> None:
     """Its steps after the installation, in a user's repository: artifact, summary, no push."""
     command = 'command = "python infer.py {config}"\nconfig = "infer.json"\nphase = "test"\n'

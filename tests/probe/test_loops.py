@@ -208,7 +208,10 @@ def test_items_of_a_quick_sampler_are_told_apart_while_steps_are_only_counted(tm
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("how", "alone"), [("workers", [0]), ("main", [])])
+@pytest.mark.parametrize(
+    ("how", "alone"),
+    [("workers", [0]), pytest.param("main", [], marks=pytest.mark.nightly)],
+)
 def test_a_loader_that_waits_for_ever_ends_the_parts_and_not_the_rate(tmp_path, how, alone) -> None:
     """Its workers wait for a lock, or its items for the loop that we hold up: waits are bounded."""
     plan = MeasurePlan(measure_s=0.5, min_steps=10, ceilings_workers=(0, 1, 2), ceilings_s=0.2)

@@ -307,7 +307,7 @@ TORCHRUN = (
 )
 
 
-@pytest.mark.parametrize("broken", [False, True])
+@pytest.mark.parametrize("broken", [pytest.param(False, marks=pytest.mark.nightly), True])
 def test_a_job_over_two_nodes_stops_and_is_told_as_one(tmp_path, gpu_advisor, broken) -> None:
     """Rank 0 says where all stop; what breaks on one node ends it on both."""
     pytest.importorskip("torch")
