@@ -1,6 +1,6 @@
 """What a trial costs more under each kind of isolation that holds on this host.
 
-    python -m benchmarks.isolation [--rounds 15] [--before CHECKOUT]
+    python -m benchmarks.isolation [--rounds 15] [--before CHECKOUT [--program NAME]]
 
 Trials run in interleaved rounds, with and without isolation. With `--before` each is run by this
 checkout and by an older one in turn: what a trial costs more since, and its program's own work.
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from advisor.model import Run
@@ -146,14 +146,20 @@ class Checkout:
         self._process.communicate()
 
 
-def compared(before: Path, kinds: list[Kind], rounds: int) -> Iterator[str]:
-    """What a trial costs here and in `before`, paired, by kind and program."""
+def compared(
+    before: Path, kinds: list[Kind], rounds: int, programs: Sequence[str]
+) -> Iterator[str]:
+    """What a trial costs here and in `before`, paired, by kind and program.
+
+    The kind "guard" has no wall of the kernel: what it costs more here is the probe's, and what
+    another kind costs beyond that is the walls'.
+    """
     with tempfile.TemporaryDirectory(prefix="cost-") as folder, contextlib.ExitStack() as stack:
         tops = {"before": before, "now": Path(__file__).resolve().parents[1]}
         sides = {name: Checkout(top, Path(folder, name)) for name, top in tops.items()}
         for side in sides.values():
             stack.callback(side.close)
-        for program in PROGRAMS:
+        for program in programs:
             for kind in kinds:
                 pairs = []
                 for number in range(rounds + 1):
@@ -188,6 +194,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--before", type=Path, help="an older checkout to compare with")
+    parser.add_argument("--program", choices=PROGRAMS, help="one alone, with --before")
     given = parser.parse_args()
     best = detect_isolation(str(Path.cwd()))
     kinds = list(KINDS[KINDS.index(best.kind) :])  # each holds where a better one does
@@ -196,7 +203,8 @@ def main() -> None:
     if given.before is None:
         sys.stdout.write(cost(kinds, given.rounds) + "\n")
         return
-    for line in compared(given.before.resolve(), kinds, given.rounds):
+    programs = [given.program] if given.program else list(PROGRAMS)
+    for line in compared(given.before.resolve(), kinds, given.rounds, programs):
         print(line, flush=True)
 
 

@@ -4,15 +4,23 @@ import ast
 import json
 import re
 import runpy
+import shutil
 import sys
+import threading
 import tomllib
+from functools import partial
+from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import unquote, urljoin
+from urllib.request import urlopen
 
 import jsonschema
 import pytest
 
 from advisor import errors
 from tests import schemas
+from tests.support import browser
 from tests.support.processes import ran
 
 CHANGELOG = """# Changelog
@@ -188,3 +196,71 @@ def test_the_first_page_has_claim_picture_commands_and_a_number(site) -> None:
         "edit/main",
     ):
         assert part in text
+
+
+class Shown(HTMLParser):
+    """Names and links of a page, as the browser holds it once its scripts ran."""
+
+    def __init__(self, dom: str) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+        self.links: set[str] = set()
+        self.feed(dom)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note what a link can lead to, and each link of an anchor or picture."""
+        for key, value in attrs:
+            if key in {"id", "name"} and value:
+                self.names.add(value)
+            if value and (tag, key) in {("a", "href"), ("img", "src")}:
+                self.links.add(value)
+
+
+class Silent(SimpleHTTPRequestHandler):
+    """Serves a folder without a line for each request."""
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs a browser")
+def test_a_browser_reaches_every_page_and_place_that_a_link_of_the_site_names(
+    site, root, tmp_path
+) -> None:
+    """From the first page on; no script fails, and no page asks another host for a part."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Silent, directory=str(site))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        home = f"http://127.0.0.1:{server.server_port}/"
+
+        def opened(address: str) -> Shown:
+            done = ran(*browser.words(tmp_path), "--dump-dom", address, cwd=tmp_path, timeout=90)
+            assert "CONSOLE" not in done.stderr, done.stderr
+            return Shown(done.stdout)
+
+        pages: dict[str, Shown] = {}
+        links: set[tuple[str, str]] = set()
+        waiting = [home]
+        while waiting:
+            address = waiting.pop()
+            pages[address] = opened(address)
+            for link in pages[address].links:
+                whole = urljoin(address, link)
+                links.add((address, whole))
+                page = whole.partition("#")[0]
+                if page.startswith(home) and page.endswith(("/", ".html")):
+                    waiting += [page] * (page not in pages and page not in waiting)
+        assert len(pages) > 15, pages
+        for origin, link in sorted(links):
+            page, _, name = link.partition("#")
+            if page in pages:
+                assert not name or unquote(name) in pages[page].names, (origin, link)
+            elif page.startswith(home):
+                with urlopen(page, timeout=10) as answer:
+                    assert answer.status == 200
+            elif "/gpu-advisor/blob/main/" in page:
+                assert (root / page.partition("/blob/main/")[2]).exists(), (origin, link)
+            else:
+                assert page.startswith(("https://", "mailto:", "data:")), (origin, link)
+        server.shutdown()

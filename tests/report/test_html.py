@@ -14,6 +14,7 @@ from advisor.errors import OutputRefusedError
 from advisor.report import figures, view, writing
 from tests.report import examples, golden
 from tests.report.test_golden import PARSER
+from tests.support import browser
 from tests.support.processes import ran
 
 VOID = {"meta", "img", "br", "wbr", "hr"}
@@ -138,12 +139,7 @@ def test_a_browser_shows_the_page_without_a_sideways_scroll(tmp_path, name, widt
     page = writing.page(golden.report(name))
     frame = tmp_path / "frame.html"
     frame.write_text(MEASURE.format(width=width, page=escapes.escape(page)), encoding="utf-8")
-    quiet = ("gpu", "sync", "background-networking", "component-update", "extensions")
-    done = ran(
-        "chromium", "--headless", "--no-sandbox", *(f"--disable-{each}" for each in quiet),
-        f"--user-data-dir={tmp_path / 'browser'}", "--virtual-time-budget=5000", "--dump-dom",
-        frame.as_uri(), cwd=tmp_path, timeout=60,
-    )  # fmt: skip
+    done = ran(*browser.words(tmp_path), "--dump-dom", frame.as_uri(), cwd=tmp_path, timeout=60)
     shown = {key: int(value) for key, value in re.findall(r'data-(\w+)="(\d+)"', done.stdout)}
     assert shown["width"] <= width
     assert shown["buttons"] == page.count("<pre>")

@@ -176,6 +176,27 @@ def test_a_small_gain_leaves_time_for_a_narrower_precision(seed, tmp_path) -> No
     assert search.decisions["precision"].outcome == "changed"
 
 
+@pytest.mark.parametrize("noise", [0.01, 0.03])
+def test_a_busy_card_with_free_memory_sees_a_larger_batch_before_another_worker(
+    tmp_path, noise
+) -> None:
+    """It waits for data 4 % of the time: eight of eleven processes went into 1.03x of a worker."""
+    engine = on_formula(
+        noise=noise,
+        process_s=10.0,
+        load_s=0.00025,
+        load_cpu_s=0.0002,
+        launch_s=0.02,
+        unit_s=0.005,
+        base_gib=1.4,
+        trains=False,
+    )
+    text = "batch_size: 16\nnum_workers: 0\n"
+    search = formula_search(tmp_path, engine, text, budget_s=180.0, memory_gib=22.0)
+    assert search.asked("search")[0].request.variant.label == "batch 64"
+    assert search.values["batch_size"] == 128
+
+
 SLOW_BATCH = "batch_size: 1\nprecision: fp32\n"
 
 
