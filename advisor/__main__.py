@@ -66,7 +66,9 @@ def build_parser(name: str) -> argparse.ArgumentParser:
     )
     module_of(name).add_arguments(parser)
     parser.add_argument(
-        "--debug", action="store_true", help="show a traceback with an error"
+        "--debug",
+        action="store_true",
+        help="show a traceback with an error, and the numbers that a search plans with",
     )
     if name not in WITHOUT_COMMAND and parser.usage is None:
         usage = parser.format_usage().removeprefix("usage: ").rstrip()

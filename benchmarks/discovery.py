@@ -34,8 +34,13 @@ from advisor.machine.host import read_machine
 from advisor.model import Failure, MeasurePlan
 from advisor.objective import THROUGHPUT
 from advisor.settings import QualityMeasure
+from advisor.tuner import policy
 from advisor.tuner.baseline import discover_knobs
-from advisor.tuner.state import FEW_STEPS, SHORT_S, Source, TunerState, TuningContext
+from advisor.tuner.state import (
+    Source,
+    TunerState,
+    TuningContext,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "tests" / "fixtures" / "programs"
@@ -190,7 +195,9 @@ def discovered(made: Made) -> tuple[dict[tuple[str, str], str], int] | Failure:
     program = Program(
         configs=asked.configs, command_line=asked.command_line, cwd=asked.cwd, unit="sample"
     )
-    plan = MeasurePlan(measure_s=SHORT_S, min_steps=FEW_STEPS, whole_batches=1)
+    plan = MeasurePlan(
+        measure_s=policy.FOLLOWING_WINDOW_S, min_steps=policy.FOLLOWING_STEPS, whole_batches=1
+    )
     request = TrialRequest(variant=Variant(), purpose="baseline", plan=plan)
     with make_engine(EngineSettings(gpu_uuid=None)) as engine:
         processes = 0

@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import os
 import shlex
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,7 @@ from advisor.quality import measure_key
 from advisor.report import archive, build, progress, verdict, writing
 from advisor.report.schema import Report
 from advisor.report.verdict import FinishedTuning
+from advisor.tuner import policy
 from advisor.tuner.confirm import proven_candidate
 from advisor.tuner.decisions import decisions
 from advisor.tuner.pipeline import next_request
@@ -92,6 +94,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
     """Tune configs or a command and print the result. Raises AdvisorError."""
+    if args.debug:
+        sys.stderr.write(policy.listed())
     if len(each_engine.names_of(args.engine)) > 1:
         return each_engine.run(args, command, tune)
     report = tune(args, command)

@@ -16,7 +16,7 @@ from advisor.objective import METRICS
 from advisor.report import bottleneck, verdict
 from advisor.report.bottleneck import diagnose, member, ranged, typical
 from advisor.report.schema import Bottleneck
-from advisor.tuner.state import CEILINGS_S
+from advisor.tuner import policy
 
 RUNS = 2
 """One run alone shows no spread."""
@@ -102,7 +102,9 @@ def plan_of(
         return replace(plan, measure_s=args.whole, longest_s=args.whole), 1
     workers = tuple(sorted({0, cpus}))
     plan = replace(plan, validation=entry.validation)
-    return replace(plan, min_steps=8, ceilings_workers=workers, ceilings_s=CEILINGS_S), RUNS
+    return replace(
+        plan, min_steps=8, ceilings_workers=workers, ceilings_s=policy.CEILINGS_S
+    ), RUNS
 
 
 def measure(
@@ -136,7 +138,7 @@ def as_object(result: tuple[Run, ...], diagnosis: Bottleneck | None) -> dict[str
         "window": {"start": run.window_start, "end": run.window_end},
         "units_per_s_range": [min(rates), max(rates)],
         "runs": len(result),
-        "notes": list(run.notes),
+        "notes": notes_of(run),
         "disturbed": any(measured.disturbance.disturbed for measured in result),
         "effects": dataclasses.asdict(effects) | {"arguments": dict(effects.arguments)},
         "shares": {name: share for name, share in shares.items() if share is not None}
@@ -154,6 +156,11 @@ def in_order(unused: str, text: str, *limits: str) -> str:
     return "\n\n".join(filter(None, (unused, first, *limits, rest)))
 
 
+def notes_of(run: Run) -> list[str]:
+    """Limits of the figures of a run."""
+    return [*run.notes, *filter(None, [run.device_note])]
+
+
 def memo(runs: tuple[Run, ...], diagnosis: Bottleneck) -> str:
     """Memo: the bottleneck, then its evidence."""
     run = typical(runs)
@@ -162,7 +169,7 @@ def memo(runs: tuple[Run, ...], diagnosis: Bottleneck) -> str:
         "Where the time goes": (*bottleneck.parts_of_time(runs), *bottleneck.networks(run)),
         "Memory of a step at its peak": bottleneck.footprint_lines(run),
         "Evidence": tuple(diagnosis.evidence),
-        "Notes": run.notes,
+        "Notes": notes_of(run),
     }
     parts = [diagnosis.sentence]
     for title, lines in sections.items():

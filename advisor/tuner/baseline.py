@@ -14,24 +14,21 @@ from advisor.executor.requests import TrialRequest, TrialResult, Variant
 from advisor.knobs import discovery
 from advisor.knobs.discovery import Followed, Move, Suspect
 from advisor.model import Candidate, Change, Effects, Failure, Phase, Run
-from advisor.tuner import sleeping_workers
+from advisor.tuner import policy, sleeping_workers
 from advisor.tuner.effects import LOADER_KINDS
-from advisor.tuner.state import CEILINGS_S, SearchStep, Stage, Trials, TunerState, run_trial
-
-FEW_PROCESSES = 8
-"""Processes in the rest of the budget below which there is no second baseline; judgement."""
-WAIT_FOR_ITEM = 0.1
-"""Share of the budget in which a sampler has to finish its first item; judgement."""
-MOST = 3
-"""Most baselines: the third only where two disagree."""
-STEP_SHARES = (0.5, 0.25, 0.1, 0.05, 0.025, 0.01)
-"""Shares of the original sampling steps to try."""
+from advisor.tuner.state import (
+    SearchStep,
+    Stage,
+    Trials,
+    TunerState,
+    run_trial,
+)
 
 
 def measure_baseline(state: TunerState) -> Trials[TrialResult | None]:
     """Run the original until processes agree or one fails."""
     forwards: float | None = None
-    for number in range(MOST):
+    for number in range(policy.MOST_BASELINES):
         if number and state.originals and not needs_another(state):
             break
         request = baseline_request(state, number, forwards)
@@ -77,7 +74,7 @@ def baseline_request(
         whole_batches=0 if forwards else 1,
         forwards_per_unit=forwards,
         ceilings_workers=parts,
-        ceilings_s=CEILINGS_S,
+        ceilings_s=policy.CEILINGS_S,
     )
     patient = forwards or number or not with_few_steps(state).changes
     return TrialRequest(
@@ -86,7 +83,7 @@ def baseline_request(
         plan=plan,
         fresh=True,
         series=f"{number}",
-        limit_s=None if patient else WAIT_FOR_ITEM * state.context.budget_s,
+        limit_s=None if patient else policy.FIRST_ITEM_SHARE * state.context.budget_s,
     )
 
 
@@ -110,7 +107,7 @@ def with_few_steps(state: TunerState) -> Candidate:
     for knob in state.of_kind("timesteps"):
         if not isinstance(knob.value, int) or not knob.editable:
             continue
-        for share in reversed(STEP_SHARES):
+        for share in reversed(policy.STEP_SHARES):
             steps = max(tidy_steps(knob.value * share), min(10, knob.value))
             fewer = state.with_value(knob, steps)
             if not isinstance(fewer, knobs.InvalidChange):
@@ -125,7 +122,7 @@ def tidy_steps(steps: float) -> int:
 
 def needs_another(state: TunerState) -> bool:
     """True if one more baseline is to run: a second where there is room, a third to settle two."""
-    affordable = state.remaining_s > FEW_PROCESSES * state.price_s
+    affordable = state.remaining_s > policy.SECOND_BASELINE_PROCESSES * state.price_s
     if len(state.originals) == 1:
         return not is_too_small(state) and (
             affordable or state.remaining_s < state.fewest_s
@@ -151,8 +148,6 @@ def worth_trying(state: TunerState) -> bool:
     ) or (state.original.effects.workers is not None)
 
 
-MOST_PROCESSES = 2
-"""Short ones, beside those the search needs anyhow."""
 CRASHES = ("crash-start", "crash-step", "config-rejected")
 """Failures of clashing values; after others they were too large."""
 
@@ -175,7 +170,7 @@ def discover_knobs(state: TunerState) -> Stage:
     doubts = {suspect: suspect.kinds for suspect in left}
     followed: list[Followed] = []
     failed: Failure | None = None
-    for _ in range(MOST_PROCESSES):
+    for _ in range(policy.FOLLOWING_PROCESSES):
         moved = planned(state, left, failed)
         if not moved:
             break

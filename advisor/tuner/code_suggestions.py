@@ -15,14 +15,12 @@ from advisor.executor.requests import ABTest, Variant
 from advisor.knobs.registry import REGISTRY, KnobSpec, switches
 from advisor.knobs.tree import number_of
 from advisor.model import Change, JsonScalar, Run
+from advisor.tuner import policy
 from advisor.tuner.baseline import phase_of_program
 from advisor.tuner.confirm import memory_caveat, objection, wanted_rounds
 from advisor.tuner.effects import alters_training, training_note
 from advisor.tuner.search import is_turn_of, leave_out, tune_batch_and_workers
 from advisor.tuner.state import (
-    FEWEST_ROUNDS,
-    GOOD_ROUNDS,
-    MARGIN,
     Source,
     Stage,
     Suggestion,
@@ -45,8 +43,6 @@ OTHER_COMPANY = (
     "Items of like length share a batch: a pass holds the same items, an update other ones "
     "together. What that does to the results was not measured."
 )
-LAUNCH_BOUND = 0.2
-"""Share of time in kernel launches from which CUDA graphs come first; judgement."""
 
 
 def suggest_changes(state: TunerState) -> Stage:
@@ -136,7 +132,7 @@ def thread_counts(state: TunerState) -> Sequence[int]:
 def is_launch_bound(state: TunerState) -> bool:
     """True if a GPU waits for kernel launches."""
     run = state.incumbent_run
-    return run.on_gpu and (run.shares.launch or 0.0) >= LAUNCH_BOUND
+    return run.on_gpu and (run.shares.launch or 0.0) >= policy.LAUNCH_BOUND_SHARE
 
 
 def compile_modes(state: TunerState) -> Sequence[str | bool]:
@@ -276,14 +272,16 @@ def to_compare(state: TunerState) -> list[Suggestion]:
 
 def compare(state: TunerState, suggestion: Suggestion, share_s: float) -> Stage:
     variant = suggestion.variant
-    round_s = state.round_s + MARGIN * variant.extra_s
+    round_s = state.round_s + policy.ROUND_FACTOR * variant.extra_s
     wanted = wanted_rounds(state, state.best, suggestion.gain)
     rounds = min(
-        wanted, max(GOOD_ROUNDS, int(share_s / round_s)), int(state.remaining_s / round_s)
+        wanted,
+        max(policy.GOOD_ROUNDS, int(share_s / round_s)),
+        int(state.remaining_s / round_s),
     )
     task = Task("comparison", suggestion.title)
-    if rounds < FEWEST_ROUNDS:
-        return state.skip(task, FEWEST_ROUNDS * round_s, matters=False)
+    if rounds < policy.FEWEST_ROUNDS:
+        return state.skip(task, policy.FEWEST_ROUNDS * round_s, matters=False)
     ab_test = ABTest(
         purpose="whatif",
         requests=(

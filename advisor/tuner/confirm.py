@@ -15,13 +15,9 @@ from advisor import stats
 from advisor.executor.comparison import AFTER, BEFORE, MOST_COLLAPSED, Comparison
 from advisor.executor.requests import ABTest, Variant
 from advisor.model import Candidate, Failure, Run, TaskKind
-from advisor.tuner import output_check
+from advisor.tuner import output_check, policy
 from advisor.tuner.search import accepting, later_items, other_work, unusable
 from advisor.tuner.state import (
-    FEWEST_ROUNDS,
-    GOOD_ROUNDS,
-    MARGIN,
-    MOST_RESERVED,
     Stage,
     Task,
     TunerState,
@@ -33,11 +29,6 @@ from advisor.tuner.state import (
 
 OUTLIVING_ROUNDS = stats.pairs_that_outlive(1)
 """Fewest rounds whose exact bounds outlive a wrong one: 13."""
-LARGE_GAIN, ROUNDS_OF_LARGE_GAINS = 1.5, 8
-"""A gain from which so many rounds are the most, however noisy the original: the rest of the budget
-is worth more elsewhere. Judgement."""
-MOST_ROUNDS = 20
-"""Most rounds: more narrow the bounds too slowly to pay. Judgement."""
 
 
 def confirm(state: TunerState, share_s: float | None = None) -> Stage:
@@ -53,18 +44,18 @@ def confirm(state: TunerState, share_s: float | None = None) -> Stage:
     base = held if winner.only("numeric", "quality").changes else Candidate()
     expected = state.gain(state.best_run, proven_run(state, base))
     round_s, finish_s = state.round_s, to_finish_s(state)
-    if finish_s + FEWEST_ROUNDS * round_s > state.remaining_s and finish_s:
+    if finish_s + policy.FEWEST_ROUNDS * round_s > state.remaining_s and finish_s:
         task = Task("whole-batch", winner.label)
         state, finish_s = state.skip(task, finish_s, matters=False), 0.0
     for again in (False, True):
         wanted = wanted_rounds(state, base, expected, again=again)
         wanted = min(wanted, most_rounds(state, base, expected, again=again))
-        fewest = GOOD_ROUNDS if again else FEWEST_ROUNDS
+        fewest = policy.GOOD_ROUNDS if again else policy.FEWEST_ROUNDS
         room_s = state.remaining_s - finish_s
         left_s = room_s - later_s(state, winner)
-        room_s = left_s if left_s >= GOOD_ROUNDS * round_s else room_s
+        room_s = left_s if left_s >= policy.GOOD_ROUNDS * round_s else room_s
         if share_s is not None:
-            wanted = min(wanted, max(GOOD_ROUNDS, int(share_s / max(round_s, 1e-9))))
+            wanted = min(wanted, max(policy.GOOD_ROUNDS, int(share_s / max(round_s, 1e-9))))
         rounds = min(wanted, int(room_s / max(round_s, 1e-9)))
         if rounds < fewest:
             kind: TaskKind = "second-confirmation" if again else "confirmation"
@@ -101,7 +92,7 @@ def later_s(state: TunerState, winner: Candidate) -> float:
     if all(change.kind != "timesteps" for change in winner.changes):
         return 0.0
     untried = [k for k in state.tunable("precision") if state.verdict_on(k) is None]
-    return MARGIN * state.again_s(state.best_run) if untried else 0.0
+    return policy.ROUND_FACTOR * state.again_s(state.best_run) if untried else 0.0
 
 
 def most_rounds(
@@ -118,13 +109,13 @@ def most_rounds(
     gated = state.context.consents and state.tunable("precision", "timesteps")
     grouping = state.pads and state.tunable("length_grouping")
     if base.changes or not (gated or grouping):
-        return MOST_ROUNDS
+        return policy.MOST_ROUNDS
     if again:  # a suggestion is worth no open proof
-        return 0 if gated else MOST_ROUNDS
-    large = expected_gain >= LARGE_GAIN
+        return 0 if gated else policy.MOST_ROUNDS
+    large = expected_gain >= policy.LARGE_GAIN
     if large and state.judges_steps:
-        return GOOD_ROUNDS
-    least = GOOD_ROUNDS if grouping and large else MOST_RESERVED
+        return policy.GOOD_ROUNDS
+    least = policy.GOOD_ROUNDS if grouping and large else policy.MOST_RESERVED
     return max(least, int(state.remaining_s / 2 / max(state.round_s, 1e-9)))
 
 
@@ -192,7 +183,7 @@ def to_finish_s(state: TunerState) -> float:
     run = state.incumbent_run
     if not state.iterative or run.whole_units or state.context.workload.quality:
         return 0.0
-    return MARGIN * (run.effects.batch or 1.0) / run.units_per_s
+    return policy.ROUND_FACTOR * (run.effects.batch or 1.0) / run.units_per_s
 
 
 def is_significant(state: TunerState, comparison: Comparison) -> bool:
@@ -202,7 +193,7 @@ def is_significant(state: TunerState, comparison: Comparison) -> bool:
         return False
     if restores_constraints(state, comparison.runs(BEFORE)):
         whole = comparison.failure is None and not comparison.cut_short
-        return whole and len(comparison.runs(AFTER)) >= FEWEST_ROUNDS
+        return whole and len(comparison.runs(AFTER)) >= policy.FEWEST_ROUNDS
     return comparison.proven(objective, state.context.smallest_gain)
 
 
@@ -252,13 +243,17 @@ def wanted_rounds(
     They make Student's bounds half as wide as the gain, and a large gain needs few, however
     noisy. Fixed beforehand.
     """
-    least = GOOD_ROUNDS if state.context.consents else MOST_RESERVED
+    least = policy.GOOD_ROUNDS if state.context.consents else policy.MOST_RESERVED
     least = OUTLIVING_ROUNDS if again else least
     if restores_constraints(state, state.originals):
         return least
     least_gain = 1 + state.context.smallest_gain
     gap = math.log(expected_gain / least_gain)
-    most = max(least, ROUNDS_OF_LARGE_GAINS) if expected_gain >= LARGE_GAIN else MOST_ROUNDS
+    most = (
+        max(least, policy.ROUNDS_OF_LARGE_GAINS)
+        if expected_gain >= policy.LARGE_GAIN
+        else policy.MOST_ROUNDS
+    )
     sigma = state.sigma_of(base)
     for rounds in range(least, most):
         if stats.half_width(rounds, sigma) <= gap / 2:
@@ -266,8 +261,6 @@ def wanted_rounds(
     return most
 
 
-WITH_VALIDATION = 1.5
-"""Time of a pass with validation, over that of its training steps."""
 INCONCLUSIVE = {"timeout", "interrupted"}
 """Failures that say nothing about the batch."""
 
@@ -281,7 +274,7 @@ def check_memory(state: TunerState) -> Stage:
         return state
     note = memory_caveat(state, run)
     if run.effects.data_items:
-        pass_s = WITH_VALIDATION * run.effects.data_items / run.units_per_s
+        pass_s = policy.VALIDATION_FACTOR * run.effects.data_items / run.units_per_s
         variant = Variant(candidate=winner)
         request = replace(
             make_request(state, variant, "effects", measure_s=pass_s, longest_s=pass_s),

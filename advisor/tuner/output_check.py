@@ -9,19 +9,7 @@ import math
 from collections.abc import Sequence
 
 from advisor.model import TRAINING_STEPS, ResultFile, Run
-
-FEWER = 0.5
-"""Least share of expected files or items: the last may be on their way."""
-ONE_EACH = 0.5
-"""Files, or entries of one, an item, from which results grow with items."""
-ENOUGH = 4.0
-"""Fewest expected files or items whose number tells anything."""
-BUFFER_BYTES = 16384
-"""Bytes of a file that may stay unflushed at the end."""
-RELATIVE, ABSOLUTE = 1e-2, 1e-3
-"""Numbers that differ by no more are equal but for rounding."""
-STRAYS = 0.05
-"""Share of a picture's samples that rounding may move across a threshold."""
+from advisor.tuner import policy
 
 
 def output_regression(originals: Sequence[Run], after: Run) -> str:
@@ -53,10 +41,10 @@ def _left_out(before: Run, after: Run) -> str:
 def _fewer_files(before: Run, after: Run) -> str:
     """Find fewer files than scaled from `before`, if items leave their own."""
     files, items, found = before.files_in_window, in_window(before), after.files_in_window
-    if found is None or not files or not items or files / items < ONE_EACH:
+    if found is None or not files or not items or files / items < policy.FILES_AN_ITEM:
         return ""
     expected = files / items * in_window(after)
-    if expected < ENOUGH or found > expected * FEWER:
+    if expected < policy.ENOUGH_FILES or found > expected * policy.FEWEST_FILES_SHARE:
         return ""
     return (
         f"The program left {found} files where as many items left {expected:.0f}: results would "
@@ -71,19 +59,22 @@ def in_window(run: Run) -> float:
 
 def _fewer_items(before: Run, after: Run) -> str:
     """Find files with too few entries, buffered ones counted."""
-    if not before.whole_units or (before.files_in_window or 0) >= ONE_EACH * in_window(
-        before
-    ):
+    if not before.whole_units or (
+        before.files_in_window or 0
+    ) >= policy.FILES_AN_ITEM * in_window(before):
         return ""
     data = after.effects.data_items
     if data and after.whole_units > data:
         return ""  # each pass may begin its files anew
     for old, new in _alike(before.results, after.results):
-        if old.items < ONE_EACH * before.whole_units:
+        if old.items < policy.FILES_AN_ITEM * before.whole_units:
             continue
         expected = old.items / before.whole_units * after.whole_units
-        buffered = BUFFER_BYTES * old.items / old.size_bytes
-        if expected >= ENOUGH and new.items + buffered < expected * FEWER:
+        buffered = policy.UNFLUSHED_BYTES * old.items / old.size_bytes
+        if (
+            expected >= policy.ENOUGH_FILES
+            and new.items + buffered < expected * policy.FEWEST_FILES_SHARE
+        ):
             return (
                 f"{new.path} held {new.items} items where as much work left {expected:.0f}: "
                 "results would be lost."
@@ -123,7 +114,7 @@ def _alike(
 
 
 def first_difference(old: ResultFile, new: ResultFile) -> int | None:
-    strays = STRAYS if old.sampled else 0.0
+    strays = policy.STRAY_SAMPLES_SHARE if old.sampled else 0.0
     pairs = zip(old.first, new.first, strict=False)
     return next(
         (n for n, (one, other) in enumerate(pairs) if not _same(one, other, strays)), None
@@ -156,7 +147,9 @@ def _same(one: Sequence[float | str], other: Sequence[float | str], strays: floa
     apart = 0
     for a, b in zip(one, other, strict=True):
         if isinstance(a, float) and isinstance(b, float):
-            apart += not math.isclose(a, b, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
+            apart += not math.isclose(
+                a, b, rel_tol=policy.ROUNDING_RELATIVE, abs_tol=policy.ROUNDING_ABSOLUTE
+            )
         elif a != b:
             return False
     return apart <= strays * len(one)

@@ -9,6 +9,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import replace
 from functools import partial
 
+from advisor.tuner import policy
 from advisor.tuner.baseline import (
     discover_knobs,
     is_too_small,
@@ -43,9 +44,6 @@ from advisor.tuner.value_trials import (
     tune_steps,
 )
 
-NO_ITEM = 5.0
-"""Recommended budgets for a program that finished no item within one."""
-
 
 def next_request(context: TuningContext, results: Sequence[Result]) -> SearchStep | Stop:
     """Next step of a search whose trials gave `results`, or its end; equal for equal results."""
@@ -67,7 +65,7 @@ def pipeline(context: TuningContext) -> Generator[SearchStep, Result, Stop]:
     if failed is not None:
         return Stop(reason="baseline-failed", state=state, failed=failed)
     if not state.originals:
-        needed_s = NO_ITEM * context.budget_s
+        needed_s = policy.BUDGETS_FOR_AN_ITEM * context.budget_s
         return Stop(reason="budget-too-small", state=state, needed_s=needed_s)
     if context.objective.unmeasured(state.original):
         return Stop(reason="not-measured", state=state)

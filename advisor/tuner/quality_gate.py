@@ -17,11 +17,8 @@ from advisor import numbers, quality
 from advisor.executor.comparison import AFTER, BEFORE
 from advisor.executor.requests import ABTest, CommandName, TrialRequest, Variant
 from advisor.model import Candidate, Failure, MeasurePlan, Run
-from advisor.tuner import output_check
+from advisor.tuner import output_check, policy
 from advisor.tuner.state import (
-    FEWEST_ROUNDS,
-    MANY_TIMES,
-    MARGIN,
     Task,
     Trials,
     TunerState,
@@ -30,17 +27,8 @@ from advisor.tuner.state import (
     run_trial,
 )
 
-FIRST_QUALITY = 3.0
-"""Short processes that a quality run is assumed to take, before one was seen; judgement."""
 CHOOSING, CONFIRMING = 1, 101
 """First repetition of each: they share no seed."""
-REFERENCE_RUNS = 3
-"""Seeds of the reference: the fewest that show what a seed changes, with a spread of their own."""
-MOST_RUNS = 12
-"""Most runs a side that may confirm a candidate: it would cost more than it gains. Judgement."""
-LEAST_CONFIRMING = 3
-"""Pairs that are tried where the budget holds no more: Student's bound of two is 4.5 times their
-spread, of three 1.7 times."""
 BOTH_SIDES = 2**0.5
 """The difference of two independent means has sqrt(2) times the deviation of one. It stands in
 where one pair alone could run; equal seeds can only lower it."""
@@ -49,8 +37,6 @@ SEEDS_IGNORED = (
     "follow GPU_ADVISOR_SEED or a {seed} in its quality-command. Or let it print a figure for each "
     "item, and declare other items as confirm-quality-command."
 )
-CHECK_SHARE = 0.25
-"""Part of the remaining budget for the original beside the best free candidate; judgement."""
 
 Pairs = list[tuple[Run, Run]]
 """Runs of reference and candidate with equal seeds."""
@@ -230,7 +216,9 @@ def confirm_quality(
         state, reference
     )
     rounds, why = (
-        (FEWEST_ROUNDS, "") if unpaired else rounds_to_confirm(state, reference, screening)
+        (policy.FEWEST_ROUNDS, "")
+        if unpaired
+        else rounds_to_confirm(state, reference, screening)
     )
     if why:
         return state, replace(
@@ -244,11 +232,11 @@ def confirm_quality(
         seeded_request(state, each, command, CONFIRMING, median(run.wall_s for run in runs))
         for each, runs in sides
     )
-    round_s = MARGIN * sum(each.expected_s for each in requests)
+    round_s = policy.ROUND_FACTOR * sum(each.expected_s for each in requests)
     kept_s = proof_s(state, variant)
     fitting = int((state.remaining_s - kept_s) / max(round_s, 1e-9))
     planned = rounds
-    if rounds > fitting >= LEAST_CONFIRMING:
+    if rounds > fitting >= policy.FEWEST_QUALITY_PAIRS:
         rounds = fitting
     needed_s = rounds * round_s
     over_budget = (
@@ -287,10 +275,10 @@ def proof_s(state: TunerState, variant: Variant) -> float:
         change.kind == "timesteps"
         and is_whole(change.old)
         and is_whole(change.new)
-        and change.old >= MANY_TIMES * change.new
+        and change.old >= policy.MANY_TIMES * change.new
         for change in variant.candidate.changes
     )
-    fewest_s = min(state.gated_reserve_s, FEWEST_ROUNDS * state.round_s)
+    fewest_s = min(state.gated_reserve_s, policy.FEWEST_ROUNDS * state.round_s)
     return (fewest_s if several else state.gated_reserve_s) + state.price_s
 
 
@@ -338,11 +326,12 @@ def rounds_to_confirm(
     rounds = 2
     for judgement in screening.judgements:
         spread, room = spread_and_room(state, reference, screening.pairs, judgement)
-        needed = quality.rounds_needed(spread, room, MOST_RUNS) if room > 0 else None
+        most = policy.MOST_QUALITY_PAIRS
+        needed = quality.rounds_needed(spread, room, most) if room > 0 else None
         if needed is None:
-            return MOST_RUNS, (
+            return most, (
                 f"{judgement.measure} differs by {numbers.measure(spread, 2)} from run to run "
-                f"where its tolerance leaves {numbers.measure(room, 2)}: more than {MOST_RUNS} "
+                f"where its tolerance leaves {numbers.measure(room, 2)}: more than {most} "
                 "runs a side would have to confirm it."
             )
         rounds = max(rounds, needed)
@@ -365,7 +354,7 @@ def seeded_request(
         plan=replace(plan, figures=quality.patterns(state.context.workload.quality)),
         command=command,
         repeat=repeat,
-        expected_s=expected_s or FIRST_QUALITY * state.price_s,
+        expected_s=expected_s or policy.QUALITY_RUN_PROCESSES * state.price_s,
     )
 
 
@@ -466,14 +455,16 @@ def measure_reference(state: TunerState) -> Trials[Reference | Missing]:
     free = Variant(candidate=state.best.only("free", "training"))
     if state.quality.best == free.candidate:
         return state, reference_of(state, free, state.quality.runs)
-    state, (runs, missing) = yield from run_seeds(state, free, REFERENCE_RUNS, more=1)
+    state, (runs, missing) = yield from run_seeds(
+        state, free, policy.REFERENCE_RUNS, more=1
+    )
     if not runs:
         return state, missing or NOTHING_TO_COMPARE
     originals = () if free.candidate.changes else runs
     slower = max(1.0, state.incumbent_run.units_per_s / state.original.units_per_s)
     run_s = slower * runs[0].wall_s
     room_s = state.remaining_s - state.gated_reserve_s
-    if not originals and len(runs) * run_s <= CHECK_SHARE * room_s:
+    if not originals and len(runs) * run_s <= policy.CHECK_SHARE * room_s:
         state, (originals, _) = yield from run_seeds(state, Variant(), len(runs), run_s)
         if why := changed_results(state, list(zip(originals, runs, strict=False))):
             if state.by_hand:  # a stack is refused; what is proven stays

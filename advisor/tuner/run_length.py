@@ -15,6 +15,7 @@ from advisor import knobs
 from advisor.executor.requests import COMMAND_LINE, TrialRequest, Variant
 from advisor.knobs.tree import canonical, parts_of
 from advisor.model import Candidate, Change, Knob
+from advisor.tuner import policy
 from advisor.tuner.state import Trials, TunerState, run_trial
 
 LENGTHS = re.compile(
@@ -33,10 +34,6 @@ OTHERWISE = {
 """Words of names that count something else."""
 MOST_NAMED = 6
 """Settings that a sentence names at most."""
-ENDS_AFTER = 4
-"""Updates of the short run, if its length counts batches."""
-SEEN = 8
-"""Updates of a window that holds more than that."""
 
 
 class BatchCounter(NamedTuple):
@@ -106,7 +103,7 @@ def length_of(state: TunerState, batch: Knob) -> Length | None:
         return None
     for each in counters(state):
         name = canonical(str(parts_of(each.path)[-1]))
-        if LENGTHS.fullmatch(name) and each.value > 2 * ENDS_AFTER * old:
+        if LENGTHS.fullmatch(name) and each.value > 2 * policy.SHORT_RUN_UPDATES * old:
             return Length(each, old)
     return None
 
@@ -119,19 +116,19 @@ def counts_batches(state: TunerState, length: Length) -> Trials[bool]:
         kind="length",
         knob_class="quality",
         old=length.counter.value,
-        new=ENDS_AFTER * length.accumulation,
+        new=policy.SHORT_RUN_UPDATES * length.accumulation,
     )
     variant = Variant(candidate=Candidate().with_changes(short))
     request = TrialRequest(
         variant=variant,
         purpose="effects",
-        plan=replace(state.short_plan(), min_steps=SEEN),
+        plan=replace(state.short_plan(), min_steps=policy.LONG_WINDOW_UPDATES),
         expected_s=state.price_s,
     )
     state, trial = yield from run_trial(state, request, matters=False)
     work = trial.run.work if trial is not None and trial.run is not None else None
     seen = work.updates_seen if work is not None else None
-    return state, seen is None or seen <= ENDS_AFTER
+    return state, seen is None or seen <= policy.SHORT_RUN_UPDATES
 
 
 def why_kept(state: TunerState, length: Length, batch: Knob) -> str:

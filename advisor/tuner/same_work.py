@@ -21,38 +21,10 @@ from advisor.model import (
     WorkDifference,
     WorkerState,
 )
+from advisor.tuner import policy
 
-TIE = 0.02
-"""Relative difference of samples, of an update or a pass, that is none."""
-REPEATED = 0.85
-"""Share of different items below which items repeat: two workers that yield the same give 0.5,
-and draws with replacement vary by a few percent."""
-OF_REPEATED = 0.75
-"""The same where the original's own items repeat, as by draws with replacement."""
-UNIQUE, FEW_KINDS = 0.9, 64
-"""Share of different items of an original that repeats none, and items below which it is chance
-how many kinds of a few came."""
-FEWEST_ITEMS = 3
-"""Powers of two from which repeats are told: 8 items."""
-RATE_TIE = 1e-9
-"""Relative difference of learning rates, which equal code computes to the last digit: a schedule
-over 10 million steps has moved by 4e-8 at the fifth."""
 KINDS = ("drawn", "came")
 """Numbers that stand for items: indices, and content."""
-FEWEST_UPDATES = 3
-"""Updates whose losses are compared at least: fewer tell no spread."""
-LOSS_TIE, LOSS_SIGMAS = 0.1, 3.0
-"""Losses of updates that differ by less are one: relative, and in standard errors."""
-REPEATED_TIE, SAME_ITEMS_TIE = 1e-4, 0.03
-"""Relative difference of losses of equal runs, by rounding; and of the same items in other batches,
-where each is a mean over its tokens or masked items, whose weights follow the batch a little."""
-RESULT_NUMBERS = 64
-"""Numbers kept of a result: of a longer one only some, at places that follow its length."""
-QUICKER, WORTH_KEEPING_MS = 3.0, 1.0
-"""An item that is so many times as quick when it is asked for again was kept; quicker ones than
-this are not worth a cache."""
-RESULT_TIE, RESULT_LEAST = 0.02, 1e-3
-"""Largest difference by rounding, over the largest number of the result; and in any case."""
 SHARDS = {"num_workers", "dataset"}
 """Fields of the worker's info without which a stream cannot be shared out."""
 Differences = Iterator[WorkDifference]
@@ -101,12 +73,14 @@ def repeated_items(compared: Compared) -> Differences:
         ]
         new = first_items(after, name).distinct
         size = min([len(new), *map(len, old)]) - 1
-        if not old or size + 1 < FEWEST_ITEMS:
+        if not old or size + 1 < policy.REPEATS_TOLD_FROM:
             continue
         least, many = min(each[size] for each in old), 2.0 ** (size + 1)
-        if least < UNIQUE * many and many < FEW_KINDS:
+        all_differ = least >= policy.ALL_DIFFERENT_FROM * many
+        if not all_differ and many < policy.FEW_KINDS:
             continue
-        if new[size] < (REPEATED if least >= UNIQUE * many else OF_REPEATED) * least:
+        below = policy.REPEATING_BELOW if all_differ else policy.DRAWN_REPEATING_BELOW
+        if new[size] < below * least:
             shown = f"Of the first {2 ** (size + 1)} items {new[size]} differed, of the original's"
             yield WorkDifference(
                 cause="items-repeat",
@@ -137,7 +111,7 @@ def other_passes(compared: Compared) -> Differences:
     if items is None or not known:
         return
     near = min(known, key=lambda each: abs(each - items))
-    if abs(items - near) <= TIE * near:
+    if abs(items - near) <= policy.SAMPLES_TIE * near:
         return
     more = items > near
     yield WorkDifference(
@@ -151,7 +125,9 @@ def other_passes(compared: Compared) -> Differences:
 def is_same_pass(before: Run, after: Run) -> bool:
     """True if whole passes of both were seen, with as many items."""
     old, new = items_of_a_pass(before), items_of_a_pass(after)
-    return old is not None and new is not None and abs(new - old) <= TIE * old
+    return (
+        old is not None and new is not None and abs(new - old) <= policy.SAMPLES_TIE * old
+    )
 
 
 def unsharded(compared: Compared) -> Differences:
@@ -303,7 +279,10 @@ def hidden_cache(compared: Compared) -> Differences:
         return  # told by its name
     known = (run.work.items_ms for run in originals if run.work)
     for first_ms, again_ms in filter(None, known):
-        if first_ms >= WORTH_KEEPING_MS and first_ms > QUICKER * again_ms:
+        if (
+            first_ms >= policy.WORTH_KEEPING_MS
+            and first_ms > policy.KEPT_IF_QUICKER * again_ms
+        ):
             times = " ms and ".join(numbers.measure(ms, 2) for ms in (first_ms, again_ms))
             why = f"An item takes {times} ms again: what is kept would not be kept in workers."
             yield suggested("cache-of-dataset", why, of_workers=True)
@@ -363,7 +342,7 @@ def other_updates(compared: Compared) -> Differences:
     if not {before.step_kind, after.step_kind} & set(TRAINING_STEPS):
         return
     old, new = update_samples(before), update_samples(after)
-    if old and new and abs(new - old) > TIE * old:
+    if old and new and abs(new - old) > policy.SAMPLES_TIE * old:
         yield suggested(
             "update-samples",
             f"An update averaged over {new:g} samples, where it was {old:g}.",
@@ -396,7 +375,7 @@ def other_rates(compared: Compared) -> Differences:
 def differ(one: float | None, other: float | None) -> bool:
     if one is None or other is None:
         return False
-    return not math.isclose(one, other, rel_tol=RATE_TIE, abs_tol=1e-15)
+    return not math.isclose(one, other, rel_tol=policy.RATE_TIE, abs_tol=1e-15)
 
 
 def other_settings(compared: Compared) -> Differences:
@@ -484,12 +463,12 @@ def other_losses(compared: Compared) -> Differences:
         return
     known = [updates_of(run).losses for run in (*compared.originals, compared.after)]
     size = min(map(len, known))
-    if size < FEWEST_UPDATES:
+    if size < policy.FEWEST_UPDATES:
         return
     *old, new = [each[:size] for each in known]
     if is_repeatable(compared, old):
         moved = distance(new, old[0])
-        if moved > SAME_ITEMS_TIE:
+        if moved > policy.SAME_ITEMS_TIE:
             yield suggested(
                 "loss-of-update",
                 f"Of the same items, the first updates' losses differ by {numbers.percent(moved)}: "
@@ -503,8 +482,8 @@ def other_losses(compared: Compared) -> Differences:
     if first_items(before, "drawn").first == first_items(after, "drawn").first != ():
         apart = [one - other for one, other in zip(new, usual, strict=True)]
         error = stdev(apart) / math.sqrt(size)  # of the same items, update by update
-    chance = LOSS_SIGMAS * error
-    allowed = max(LOSS_TIE * abs(fmean(means)), chance) + max(means) - min(means)
+    chance = policy.LOSS_SIGMAS * error
+    allowed = max(policy.LOSS_TIE * abs(fmean(means)), chance) + max(means) - min(means)
     if abs(fmean(new) - fmean(means)) > allowed:
         shown = f"{fmean(new):.3g} where it was {fmean(means):.3g}"
         yield suggested("loss-of-update", f"The first updates have a loss of {shown}.")
@@ -519,22 +498,24 @@ def is_repeatable(compared: Compared, losses: Sequence[Sequence[float]]) -> bool
     drawn = any(loader_of(run).draws is not False for run in runs)
     came = {first_items(run, "came").first for run in runs}
     samples = [update_samples(run) or 0.0 for run in runs]
-    as_many = min(samples) > 0 and max(samples) - min(samples) <= TIE * min(samples)
+    as_many = min(samples) > 0 and max(samples) - min(samples) <= policy.SAMPLES_TIE * min(
+        samples
+    )
     if len(losses) < 2 or drawn or len(came) != 1 or came == {()} or not as_many:
         return False
-    return all(distance(each, losses[0]) <= REPEATED_TIE for each in losses[1:])
+    return all(distance(each, losses[0]) <= policy.EQUAL_RUNS_TIE for each in losses[1:])
 
 
 def distance(one: Sequence[float], other: Sequence[float]) -> float:
     """Relative difference of losses update by update, as the root of its mean square."""
     usual = fmean(map(abs, other)) or 1.0
     squares = [(a - b) ** 2 for a, b in zip(one, other, strict=False)]
-    return math.sqrt(fmean(squares[:FEWEST_UPDATES])) / usual
+    return math.sqrt(fmean(squares[: policy.FEWEST_UPDATES])) / usual
 
 
 def moved_batch(compared: Compared) -> bool:
     old, new = compared.before.effects.batch, compared.after.effects.batch
-    return bool(old and new and abs(new - old) > TIE * old)
+    return bool(old and new and abs(new - old) > policy.SAMPLES_TIE * old)
 
 
 def other_statistics(compared: Compared) -> Differences:
@@ -570,12 +551,13 @@ def other_results(compared: Compared) -> Differences:
     if (
         len(results) < len(runs)
         or len(sizes) != 1
-        or not (alike or max(sizes) < RESULT_NUMBERS)
+        or not (alike or max(sizes) < policy.RESULT_NUMBERS)
     ):
         return
     *old, new = results
     allowed = (
-        RESULT_TIE * max((abs(number) for number in old[0]), default=0.0) + RESULT_LEAST
+        policy.RESULT_TIE * max((abs(number) for number in old[0]), default=0.0)
+        + policy.RESULT_LEAST
     )
     unlike = [
         max(map(abs, map(float.__sub__, each, old[0])), default=0.0) for each in (*old, new)

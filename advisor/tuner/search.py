@@ -20,7 +20,7 @@ from advisor.executor.comparison import COLLAPSED
 from advisor.executor.requests import TrialRequest, Variant
 from advisor.machine.readings import GIB
 from advisor.model import UNFINISHED, Candidate, Failure, Knob, Run, WorkDifference
-from advisor.tuner import output_check, run_length, same_work, sleeping_workers
+from advisor.tuner import output_check, policy, run_length, same_work, sleeping_workers
 from advisor.tuner.effects import (
     alters_training,
     is_ignored,
@@ -28,8 +28,6 @@ from advisor.tuner.effects import (
     set_ignored,
 )
 from advisor.tuner.state import (
-    MIN_STEPS,
-    MIN_WAIT_SHARE,
     OUT_OF_TIME,
     LeftOut,
     Stage,
@@ -38,24 +36,6 @@ from advisor.tuner.state import (
     run_trial,
 )
 from advisor.tuner.throughput_model import Forecast, Point, fitted
-
-DOUBLINGS = 10
-"""Largest batch of a search: 2**10 times the config's."""
-LEAP = 8
-"""Largest growth of the batch at once, over the largest that ran: memory is only known so far."""
-LEAST_GAIN = 0.009
-"""A smaller expected log gain ends the search, and rates so close tie.
-
-Record: benchmarks/results/tables-cpu2.md, first table: 99.5 % of the optimum in 6.7 processes."""
-DEAREST = 4.0
-"""Times the time of a usual process that a large batch's window may take; judgement."""
-ROOM_TO_LEARN = 4
-"""Trials beside the proof from which the first one moves one knob alone.
-
-Of 60 programs of random costs in four minutes, both at once gained more at 20 s a process (three
-trials), and no less was gained by one alone at 6 to 16 s."""
-FEWEST_STEPS = 4
-"""Steps that a training's batch must leave of a pass over the data."""
 
 
 class Ended(NamedTuple):
@@ -343,11 +323,13 @@ def plain_reason(why: knobs.InvalidChange) -> str:
 
 def largest_batch(state: TunerState, run: Run, batch: int) -> int:
     """Largest batch that the data fill, by a run at `batch`; a training keeps a few steps."""
-    most: int = max(1, batch) * 2**DOUBLINGS
+    most: int = max(1, batch) * 2**policy.MOST_DOUBLINGS
     items = state.original.effects.data_items
     if not items or not batch or run.effects.batch != batch:
         return most
-    return max(batch, min(most, items // FEWEST_STEPS if state.trains else items))
+    return max(
+        batch, min(most, items // policy.FEWEST_STEPS_A_PASS if state.trains else items)
+    )
 
 
 def is_outlier(state: TunerState, grid: Grid, point: GridPoint, run: Run) -> bool:
@@ -466,7 +448,7 @@ def most_promising(state: TunerState, grid: Grid) -> tuple[GridPoint | None, flo
     top = max((each.log_rate for each in ran.values()), default=-math.inf)
     new = {point: worth(state, grid, point) for point in grid_points(state, grid)}
     extras_s = {point: extra_s(state, grid, point) for point in new}
-    most_s = DEAREST * max(state.context.measure_s, state.price_s)
+    most_s = policy.DEAREST_WINDOW * max(state.context.measure_s, state.price_s)
     new = {point: each for point, each in new.items() if extras_s[point] <= most_s}
     new = first_alone(state, grid, new, top)
     room_s = state.remaining_s - kept_for_proof_s(state, grid) - state.price_s
@@ -507,7 +489,7 @@ def first_alone(
     holds few trials, what promises most has to be among them.
     """
     trials = (state.remaining_s - state.proof_s) / max(state.price_s, 1e-9)
-    if trials < ROOM_TO_LEARN or {*grid.runs, *grid.refused} - {grid.start}:
+    if trials < policy.ROOM_TO_LEARN or {*grid.runs, *grid.refused} - {grid.start}:
         return new
     alone = {p: each for p, each in new.items() if p in moved_alone(grid, p)}
     gains = any(each.improvement(max(top, -1e3)) >= tie(state) for each in alone.values())
@@ -532,7 +514,7 @@ def extra_s(state: TunerState, grid: Grid, point: GridPoint) -> float:
     """Time of the window at `point` beyond the usual."""
     run = grid.runs[grid.start][1]
     step_s = run.step_ms / 1000.0 if run.step_ms else batch_of(grid.start) / run.units_per_s
-    usual_s = 1.5 * MIN_STEPS * step_s
+    usual_s = 1.5 * policy.MIN_STEPS * step_s
     slower = grid.forecast(grid.start).log_rate - grid.forecast(point).log_rate
     longer = math.exp(slower) * batch_of(point) / batch_of(grid.start)
     return max(0.0, longer * usual_s - max(usual_s, state.context.measure_s))
@@ -555,10 +537,10 @@ def grid_points(state: TunerState, grid: Grid) -> list[GridPoint]:
     batch, workers = grid.start
     batches = [batch]
     if grid.knobs[0] is not None:
-        batches = [batch * 2**n for n in range(DOUBLINGS + 1)]
+        batches = [batch * 2**n for n in range(policy.MOST_DOUBLINGS + 1)]
         if state.context.objective.better_below(grid.runs[grid.start][1]):
             batches += [batch >> n for n in range(1, batch.bit_length())]
-    most = min(grid.most, LEAP * max(point[0] for point in grid.runs))
+    most = min(grid.most, policy.LARGEST_LEAP * max(point[0] for point in grid.runs))
     limit_gib = state.context.memory_limit_gib
     batches = [b for b in batches if b <= most and expected_gib(grid.runs, b) <= limit_gib]
     counts = {workers}
@@ -576,7 +558,9 @@ def never_waits(grid: Grid) -> bool:
     """
     tried = any(point[1] != grid.start[1] for point in grid.runs)
     waits = [run.wait_share for _, run in grid.runs.values()]
-    return tried and all(wait is not None and wait <= MIN_WAIT_SHARE for wait in waits)
+    return tried and all(
+        wait is not None and wait <= policy.MIN_WAIT_SHARE for wait in waits
+    )
 
 
 def expected_gib(runs: Mapping[GridPoint, tuple[Candidate, Run]], batch: int) -> float:
@@ -615,7 +599,7 @@ def worker_counts(state: TunerState, current: object) -> set[int]:
 
 def tie(state: TunerState) -> float:
     """Relative difference below which smoothed rates tie."""
-    return max(LEAST_GAIN, state.noise / 20)
+    return max(policy.LEAST_LOG_GAIN, state.noise / 20)
 
 
 def point_of(state: TunerState, run: Run, point: GridPoint) -> Point:

@@ -7,14 +7,8 @@ at two, four and eight times as many. Memory, and room in /dev/shm, bound them.
 """
 
 from advisor.model import LoaderCeiling
+from advisor.tuner import policy
 from advisor.tuner.state import TunerState
-
-TIMES = (2, 4, 8)
-"""Counts to run alone, in CPUs: eight times as many cost a start of seconds."""
-MOST_WORKERS = 64
-"""Workers of one process; beyond, its own thread that collects their batches is the limit."""
-SHARE = 0.5
-"""Most of the host's memory, or of the free room in /dev/shm, that workers may take."""
 
 
 def counts(state: TunerState) -> tuple[int, ...]:
@@ -26,18 +20,25 @@ def counts(state: TunerState) -> tuple[int, ...]:
     if not seen:
         return ()
     most = room(state, max(seen, key=lambda each: each.workers))
-    return tuple(times * cpus for times in TIMES if times * cpus <= most)
+    return tuple(times * cpus for times in policy.WORKERS_A_CPU if times * cpus <= most)
 
 
 def room(state: TunerState, seen: LoaderCeiling) -> float:
     """Workers that CPUs, memory and /dev/shm have room for, by what some of them took."""
     if seen.busy_cpus is None:
         return 0
-    parts = [MOST_WORKERS, seen.workers * state.context.cpus / max(seen.busy_cpus, 1e-3)]
+    parts = [
+        policy.MOST_WORKERS,
+        seen.workers * state.context.cpus / max(seen.busy_cpus, 1e-3),
+    ]
     if seen.worker_gib:
-        parts.append(SHARE * state.context.host_memory_gib / seen.worker_gib)
+        parts.append(
+            policy.WORKERS_MEMORY_SHARE * state.context.host_memory_gib / seen.worker_gib
+        )
     if seen.shm_gib and seen.free_shm_gib is not None:
-        parts.append(seen.workers * SHARE * seen.free_shm_gib / seen.shm_gib)
+        parts.append(
+            seen.workers * policy.WORKERS_MEMORY_SHARE * seen.free_shm_gib / seen.shm_gib
+        )
     return min(parts)
 
 

@@ -43,6 +43,7 @@ from advisor.objective import Objective
 from advisor.quality import QualityJudgement
 from advisor.settings import Workload
 from advisor.stats import noise_band
+from advisor.tuner import policy
 
 
 class Source(NamedTuple):
@@ -87,56 +88,6 @@ class TuningContext:
 
 Result = TrialResult | Comparison | SkippedRun
 
-# Where no record is named, a number is judgement. `python -m benchmarks.search_quality` tells what
-# a change of one costs: share of the optimum, and processes, over 200 programs that are formulas.
-MIN_STEPS = 8
-"""Steps that a window has at least: fewer tell no rate."""
-MIN_WAIT_SHARE = 0.03
-"""Share of time in waits for data below which no loader setting can gain what is worth a change."""
-WORTH_GROUPING = 0.1
-"""Share of padded positions from which batches of like lengths gain enough for a trial."""
-MAX_TIE = 0.15
-"""Widest tie, as a relative difference: with a wider one the search would see no gain at all."""
-MOST_RESERVED = 6
-"""Rounds kept for the confirmation: the fewest with exact bounds (`stats.FEWEST_PAIRS`)."""
-GOOD_ROUNDS = 4
-"""Rounds from which Student's bounds, which fewer than six have, are narrow enough."""
-SEARCH_PROCESSES = 5
-"""Short processes of a usual search of batch and workers.
-
-`python -m benchmarks.search_quality`, benchmarks/results/tables-cpu2.md: 7.0 with the baselines, of
-200 programs whose processes differ by 2 %."""
-MANY_TIMES = 4.0
-"""Gain that few rounds prove: ln 4 is 1.39. Student's bound is 0.9 wide for two ratios that differ
-by a tenth. Judgement."""
-JUDGING_PROCESSES = 15
-"""Processes that a search of free settings leaves to sampling steps, where the budget holds both.
-
-Three of the reference, two rungs, their other seeds, two pairs that confirm, and the rounds of the
-proof. Steps gain most of all, and a search on a busy machine went on for thirteen processes of its
-own and left none of five minutes for them."""
-GATED_ROUNDS = 3
-"""Rounds kept for a candidate on top of a proven one."""
-FEWEST_ROUNDS = 2
-"""Rounds without which there is no interval."""
-SHORT_S = 1.0
-"""Seconds of the window of a run that only shows which settings are followed."""
-LEAST_S = 8.0
-"""Seconds that such a run may step, where the original did not step for longer."""
-FEW_STEPS = 4
-"""Steps of the window of such a run."""
-CEILINGS_S = 1.0
-"""Seconds for which a baseline measures each part alone."""
-ENDING_S = 1.0
-"""Seconds from a window's end to that of its process, where no diagnostics follow."""
-COLD_START = 2.0
-"""A process slower than twice the fastest is taken for a cold start and not for a run's price."""
-SPARE = 1.2
-"""A budget that is named is 1.2 times the estimate, so that the next call surely fits."""
-MARGIN = 1.1
-"""Planned over measured seconds of a round: processes differ, and a proof must not be cut off."""
-RECENT = 8
-"""Latest processes, which tell how long other programs delay one now."""
 OUT_OF_TIME = "The budget was spent before another value could run."
 
 
@@ -331,17 +282,17 @@ class TunerState:
 
     @property
     def waits(self) -> bool:
-        return (self.incumbent_run.wait_share or 0.0) > MIN_WAIT_SHARE
+        return (self.incumbent_run.wait_share or 0.0) > policy.MIN_WAIT_SHARE
 
     @property
     def copies(self) -> bool:
         """True if copies to a GPU take time, which pinned memory shortens."""
-        return (self.incumbent_run.shares.host_to_device or 0.0) > MIN_WAIT_SHARE
+        return (self.incumbent_run.shares.host_to_device or 0.0) > policy.MIN_WAIT_SHARE
 
     @property
     def pads(self) -> bool:
         """True if padding fills many positions, which items of like length would save."""
-        return (self.incumbent_run.effects.padding_share or 0.0) >= WORTH_GROUPING
+        return (self.incumbent_run.effects.padding_share or 0.0) >= policy.WORTH_GROUPING
 
     @property
     def loader_alone(self) -> dict[int, float]:
@@ -370,7 +321,7 @@ class TunerState:
     @property
     def tie_threshold(self) -> float:
         """Relative difference below which runs tie."""
-        noise = 0.0 if self.second_look else min(self.noise_of(self.best), MAX_TIE)
+        noise = 0.0 if self.second_look else min(self.noise_of(self.best), policy.MAX_TIE)
         return max(self.context.smallest_gain, noise)
 
     @property
@@ -417,7 +368,9 @@ class TunerState:
     def price_s(self) -> float:
         """Wall time of one more short process; cold starts do not count."""
         usual_s = [
-            cost_s for cost_s in self.costs_s if cost_s <= COLD_START * min(self.costs_s)
+            cost_s
+            for cost_s in self.costs_s
+            if cost_s <= policy.COLD_START * min(self.costs_s)
         ]
         return statistics.median(usual_s) if usual_s else 0.0
 
@@ -430,7 +383,7 @@ class TunerState:
         """Wall time of a confirming round, with a margin."""
         confirmed = self.confirmation_runs(self.best.only("free", "training"))
         base_s = self.again_s(confirmed[-1]) if confirmed else self.price_s
-        return MARGIN * (base_s + self.again_s(self.best_run))
+        return policy.ROUND_FACTOR * (base_s + self.again_s(self.best_run))
 
     @property
     def proof_s(self) -> float:
@@ -439,14 +392,14 @@ class TunerState:
         As many rounds as a quarter of the budget buys, up to those with exact bounds. Where other
         programs delay the processes, rounds will be repeated: their delay is planned for.
         """
-        most = GOOD_ROUNDS if self.context.consents else MOST_RESERVED
+        most = policy.GOOD_ROUNDS if self.context.consents else policy.MOST_RESERVED
         bought = int(self.context.budget_s / max(self.price_s, 1e-9) / 4)
-        planned_s = self.round_s * min(most, max(FEWEST_ROUNDS, bought))
-        recent = self.delays[-RECENT:]
-        if len(recent) < FEWEST_ROUNDS:
+        planned_s = self.round_s * min(most, max(policy.FEWEST_ROUNDS, bought))
+        recent = self.delays[-policy.RECENT_PROCESSES :]
+        if len(recent) < policy.FEWEST_ROUNDS:
             return planned_s
         delay = statistics.quantiles(recent, method="inclusive")[-1]
-        delayed_s = GOOD_ROUNDS * self.round_s * delay
+        delayed_s = policy.GOOD_ROUNDS * self.round_s * delay
         return max(planned_s, min(delayed_s, self.context.budget_s / 2))
 
     @property
@@ -465,15 +418,19 @@ class TunerState:
         Before that there is nothing to prove, and half of the budget would be kept for it while
         settings stay untried. The fewest rounds are kept all the same: a find without any is lost.
         """
-        return self.proof_s if found else min(self.proof_s, FEWEST_ROUNDS * self.round_s)
+        return (
+            self.proof_s
+            if found
+            else min(self.proof_s, policy.FEWEST_ROUNDS * self.round_s)
+        )
 
     def search_reserve_s(self, *, found: bool) -> float:
         """Time that a search of free settings keeps: for their proof, and for sampling steps."""
         kept_s = self.reserve_for(found=found)
         if not self.judges_steps:
             return kept_s
-        free = len(self.originals) + SEARCH_PROCESSES
-        judging_s = JUDGING_PROCESSES * self.price_s
+        free = len(self.originals) + policy.SEARCH_PROCESSES
+        judging_s = policy.JUDGING_PROCESSES * self.price_s
         whole_s = self.proof_s + free * self.price_s + judging_s
         return kept_s + (judging_s if whole_s <= self.context.budget_s else 0.0)
 
@@ -488,16 +445,16 @@ class TunerState:
     @property
     def gated_reserve_s(self) -> float:
         """Time kept to confirm a candidate on top of a proven one."""
-        return min(self.proof_s, GATED_ROUNDS * self.round_s)
+        return min(self.proof_s, policy.GATED_ROUNDS * self.round_s)
 
     @property
     def fewest_s(self) -> float:
         """Least time for one candidate and its confirmation."""
-        return self.price_s + FEWEST_ROUNDS * self.round_s
+        return self.price_s + policy.FEWEST_ROUNDS * self.round_s
 
     def budget_for(self, more_s: float) -> float:
         """Budget that holds `more_s` of processes beside its present time."""
-        return SPARE * (self.context.budget_s + more_s)
+        return policy.NAMED_BUDGET_FACTOR * (self.context.budget_s + more_s)
 
     def with_result(self, result: Result) -> Self:
         """After `result`: clock and prices only."""
@@ -511,7 +468,7 @@ class TunerState:
         cost_s = max(result.took_s, run.wall_s)
         delay = cost_s / max(run.wall_s, 1e-9)
         if request.plan.ceilings_workers and run.window_ended_s is not None:
-            cost_s -= max(0.0, run.wall_s - run.window_ended_s - ENDING_S)
+            cost_s -= max(0.0, run.wall_s - run.window_ended_s - policy.ENDING_S)
         return replace(state, costs_s=(*self.costs_s, cost_s), delays=(*self.delays, delay))
 
     def set_verdict(self, knob: Knob | Change, cause: DecisionCause, reason: str) -> Self:
@@ -656,7 +613,7 @@ class TunerState:
 
     def plan(self, candidate: Candidate, **more: object) -> MeasurePlan:
         workload = self.context.workload
-        plan = MeasurePlan(measure_s=self.context.measure_s, min_steps=MIN_STEPS)
+        plan = MeasurePlan(measure_s=self.context.measure_s, min_steps=policy.MIN_STEPS)
         plan = replace(plan, validation=workload.validation, unit_regex=workload.unit_regex)
         known = self.originals and not any(run.trains for run in self.originals)
         plan = replace(plan, trains=False if known else workload.trains)
@@ -673,10 +630,10 @@ class TunerState:
         stepping_s = self.original.wall_s - (self.original.startup_s or 0.0)
         return self.plan(
             Candidate(),
-            measure_s=min(SHORT_S, self.context.measure_s),
-            min_steps=FEW_STEPS,
+            measure_s=min(policy.FOLLOWING_WINDOW_S, self.context.measure_s),
+            min_steps=policy.FOLLOWING_STEPS,
             # a power of two: the next call finds this run in its history
-            longest_s=2.0 ** math.ceil(math.log2(max(LEAST_S, stepping_s))),
+            longest_s=2.0 ** math.ceil(math.log2(max(policy.FOLLOWING_STEP_S, stepping_s))),
         )
 
 

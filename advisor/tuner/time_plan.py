@@ -7,7 +7,10 @@ what those after it need. This only says beforehand where that leads.
 from typing import NamedTuple
 
 from advisor import numbers
-from advisor.tuner.state import SEARCH_PROCESSES, TunerState
+from advisor.tuner import policy
+from advisor.tuner.state import (
+    TunerState,
+)
 
 GATED = ("precision", "timesteps")
 """Kinds whose gain is bought inside a tolerance."""
@@ -41,7 +44,7 @@ def plan_of(state: TunerState) -> TimePlan:
     """The plan after the baseline; what has no room is cut from the search."""
     proof_s = min(state.proof_s, state.remaining_s)
     room_s = max(0.0, state.remaining_s - state.search_reserve_s(found=True))
-    search_s = min(SEARCH_PROCESSES * state.price_s, room_s)
+    search_s = min(policy.SEARCH_PROCESSES * state.price_s, room_s)
     gated = state.context.consents and bool(state.tunable(*GATED))
     return TimePlan(
         budget_s=state.context.budget_s,

@@ -9,7 +9,10 @@ from advisor.executor.requests import TrialRequest, TrialResult, Variant
 from advisor.knobs import precision_choices
 from advisor.knobs.registry import KINDS, LOADER_ARGUMENTS, REGISTRY, KnobSpec, switches
 from advisor.model import Candidate, DecisionCause, Failure, JsonScalar, Knob, Run, leaf_of
-from advisor.tuner.baseline import STEP_SHARES, tidy_steps
+from advisor.tuner import policy
+from advisor.tuner.baseline import (
+    tidy_steps,
+)
 from advisor.tuner.effects import is_ignored, set_ignored
 from advisor.tuner.quality_gate import (
     Missing,
@@ -30,9 +33,6 @@ from advisor.tuner.state import (
     make_request,
     run_trial,
 )
-
-GATED_RUNS = 4.0
-"""Processes that compare a gated value's results: two pairs."""
 
 
 def try_values(
@@ -59,7 +59,7 @@ def try_values(
             continue
         (request,) = requests_of(state, knob, [value])
         beside_s = gated_kept_s(state, request, number) if gated else kept_s
-        more_s = GATED_RUNS * request.expected_s if gated else 0.0
+        more_s = policy.GATED_PROCESSES * request.expected_s if gated else 0.0
         ahead = requests_of(state, knob, values[number:])
         state, trial = yield from run_trial(
             state, request, kept_s=beside_s, more_s=more_s, ahead=ahead
@@ -332,15 +332,13 @@ def tune_flags(state: TunerState) -> Stage:
     return state
 
 
-WORTH_COMPUTE = 0.3
-"""Share of time in model calls from which faster calls gain enough; judgement."""
-
-
 def no_need(state: TunerState, spec: KnobSpec) -> str:
     """Why a switch would do nothing for this program; empty where it may."""
     run = state.incumbent_run
     computes = (
-        run.on_gpu or run.shares.compute is None or run.shares.compute >= WORTH_COMPUTE
+        run.on_gpu
+        or run.shares.compute is None
+        or run.shares.compute >= policy.WORTH_COMPUTE_SHARE
     )
     if "gpu" in spec.needs and not run.on_gpu:
         return "It does something on a GPU only, and the model is not on one."
@@ -367,10 +365,6 @@ def try_with_consent(state: TunerState, knob: Knob, values: Sequence[JsonScalar]
         "in gpu-advisor.toml."
     )
     return state.set_verdict(knob, "needs-consent", reason)
-
-
-MOST_CONFIRMED = 2
-"""Step counts that may be confirmed: each may pass by luck."""
 
 
 def tune_steps(state: TunerState) -> Stage:
@@ -417,7 +411,7 @@ def shorten(state: TunerState, knob: Knob) -> Stage:
             found, low = at, at + 1
         else:
             stop, high = screened[at].why, at - 1
-    for at in range(found, max(-1, found - MOST_CONFIRMED), -1):
+    for at in range(found, max(-1, found - policy.MOST_STEP_COUNTS), -1):
         variant, name = variants[at]
         if at not in screened:
             state, screened[at] = yield from screen(state, reference, variant, name)
@@ -436,7 +430,7 @@ def step_counts(state: TunerState, knob: Knob) -> tuple[list[tuple[int, Candidat
     """Step counts down to a refused one, most first, and the reason of the end."""
     original = int(str(knob.value))
     found: dict[int, Candidate] = {}
-    for share in STEP_SHARES:
+    for share in policy.STEP_SHARES:
         value = tidy_steps(original * share)
         candidate = state.with_value(knob, value)
         if isinstance(candidate, knobs.InvalidChange):

@@ -5,7 +5,7 @@ from typing import Any
 
 from advisor.history import History
 from advisor.model import Failure, Run, Trial
-from advisor.tuner.baseline import MOST_PROCESSES
+from advisor.tuner import policy
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.formula import Formula
 from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
@@ -113,7 +113,7 @@ def test_after_a_crash_values_are_the_other_way_round(tmp_path) -> None:
     """One of two had to divide the other; nothing said which."""
     found = fragile(tmp_path, "hesp: 6\nwisp: 6\nzorp: 6\nvex: 2\n")
     assert discovered(found) == {"zorp": "batch_size", "vex": "num_workers"}
-    assert len(found.asked("effects")) <= MOST_PROCESSES
+    assert len(found.asked("effects")) <= policy.FOLLOWING_PROCESSES
     found = fragile(tmp_path, "wisp: 6\nhesp: 6\nzorp: 6\nvex: 2\n")
     assert discovered(found) == {"zorp": "batch_size", "vex": "num_workers"}
     first, second = values_moved(found)

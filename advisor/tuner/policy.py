@@ -1,0 +1,216 @@
+"""The numbers of a search, each with its unit, its meaning and what chose it.
+
+Where no record is named, a number is judgement. `python -m benchmarks.search_quality` tells what a
+change of one costs: share of the optimum, and processes, over 200 programs that are formulas.
+`optimize --debug` prints them all.
+
+Not here: the grids of `throughput_model`, which are that model, and seeds.
+"""
+
+
+def listed() -> str:
+    """Every number by its name, in the order of this page, a line each."""
+    numbers = ((name, value) for name, value in globals().items() if name.isupper())
+    return "".join(f"{name} = {value}\n" for name, value in numbers)
+
+
+# Windows
+
+MIN_STEPS = 8
+"""Steps that a window has at least: fewer tell no rate."""
+CEILINGS_S = 1.0
+"""Seconds for which a baseline measures each part alone."""
+ENDING_S = 1.0
+"""Seconds from a window's end to that of its process, where no diagnostics follow."""
+FOLLOWING_WINDOW_S = 1.0
+"""Seconds of the window of a run that only shows which settings the program follows."""
+FOLLOWING_STEPS = 4
+"""Steps of that window."""
+FOLLOWING_STEP_S = 8.0
+"""Seconds that a run for that purpose may step, where the original did not step for longer."""
+
+# What is worth a trial
+
+MIN_WAIT_SHARE = 0.03
+"""Share of time in waits for data below which no loader setting can gain what is worth a change."""
+WORTH_GROUPING = 0.1
+"""Share of padded positions from which batches of like lengths gain enough for a trial."""
+MAX_TIE = 0.15
+"""Widest tie, as a relative difference: with a wider one the search would see no gain at all."""
+
+# Rounds
+
+FEWEST_ROUNDS = 2
+"""Rounds without which there is no interval."""
+GATED_ROUNDS = 3
+"""Rounds kept for a candidate on top of a proven one."""
+GOOD_ROUNDS = 4
+"""Rounds from which Student's bounds, which fewer than six have, are narrow enough.
+
+Record: benchmarks/results/bounds.md."""
+MOST_RESERVED = 6
+"""Rounds kept for the confirmation: the fewest with exact bounds (`stats.FEWEST_PAIRS`)."""
+MANY_TIMES = 4.0
+"""Gain that few rounds prove: ln 4 is 1.39. Student's bound is 0.9 wide for two ratios that differ
+by a tenth. Judgement."""
+
+# What processes cost
+
+SEARCH_PROCESSES = 5
+"""Short processes of a usual search of batch and workers.
+
+`python -m benchmarks.search_quality`, benchmarks/results/tables-cpu2.md: 7.0 with the baselines, of
+200 programs whose processes differ by 2 %."""
+JUDGING_PROCESSES = 15
+"""Processes that a search of free settings leaves to sampling steps, where the budget holds both.
+
+Three of the reference, two rungs, their other seeds, two pairs that confirm, and the rounds of the
+proof. Steps gain most of all, and a search on a busy machine went on for thirteen processes of its
+own and left none of five minutes for them."""
+COLD_START = 2.0
+"""A process slower than twice the fastest is taken for a cold start and not for a run's price."""
+RECENT_PROCESSES = 8
+"""Latest processes, which tell how long other programs delay one now."""
+ROUND_FACTOR = 1.1
+"""Planned over measured seconds of a round: processes differ, and a proof must not be cut off."""
+NAMED_BUDGET_FACTOR = 1.2
+"""A budget that is named is 1.2 times the estimate, so that the next call surely fits."""
+
+# Baselines and sampling steps
+
+SECOND_BASELINE_PROCESSES = 8
+"""Processes in the rest of the budget below which there is no second baseline; judgement."""
+FIRST_ITEM_SHARE = 0.1
+"""Share of the budget in which a sampler has to finish its first item; judgement."""
+MOST_BASELINES = 3
+"""Most baselines: the third only where two disagree."""
+STEP_SHARES = (0.5, 0.25, 0.1, 0.05, 0.025, 0.01)
+"""Shares of the original sampling steps to try."""
+FOLLOWING_PROCESSES = 2
+"""Processes that show which settings the program follows, beside those the search needs."""
+
+# How long a run is
+
+SHORT_RUN_UPDATES = 4
+"""Updates of the short run, if its length counts batches."""
+LONG_WINDOW_UPDATES = 8
+"""Updates of a window that holds more than that."""
+
+# The search of batch and workers
+
+MOST_DOUBLINGS = 10
+"""Largest batch of a search: 2**10 times the config's."""
+LARGEST_LEAP = 8
+"""Largest growth of the batch at once, over the largest that ran: memory is only known so far."""
+LEAST_LOG_GAIN = 0.009
+"""A smaller expected log gain ends the search, and rates so close tie.
+
+Record: benchmarks/results/tables-cpu2.md, first table: 99.5 % of the optimum in 6.7 processes."""
+DEAREST_WINDOW = 4.0
+"""Times the time of a usual process that a large batch's window may take; judgement."""
+ROOM_TO_LEARN = 4
+"""Trials beside the proof from which the first one moves one knob alone.
+
+Of 60 programs of random costs in four minutes, both at once gained more at 20 s a process (three
+trials), and no less was gained by one alone at 6 to 16 s."""
+FEWEST_STEPS_A_PASS = 4
+"""Steps that a training's batch must leave of a pass over the data."""
+
+# Workers that sleep
+
+WORKERS_A_CPU = (2, 4, 8)
+"""Counts to run alone, in CPUs: eight times as many cost a start of seconds."""
+MOST_WORKERS = 64
+"""Workers of one process; beyond, its own thread that collects their batches is the limit."""
+WORKERS_MEMORY_SHARE = 0.5
+"""Most of the host's memory, or of the free room in /dev/shm, that workers may take."""
+
+# Values tried in turn
+
+GATED_PROCESSES = 4.0
+"""Processes that compare a gated value's results: two pairs."""
+WORTH_COMPUTE_SHARE = 0.3
+"""Share of time in model calls from which faster calls gain enough; judgement."""
+MOST_STEP_COUNTS = 2
+"""Step counts that may be confirmed: each may pass by luck."""
+
+# Switches of torch
+
+LAUNCH_BOUND_SHARE = 0.2
+"""Share of time in kernel launches from which CUDA graphs come first; judgement."""
+
+# The proof
+
+LARGE_GAIN, ROUNDS_OF_LARGE_GAINS = 1.5, 8
+"""A gain from which so many rounds are the most, however noisy the original: the rest of the budget
+is worth more elsewhere. Judgement."""
+MOST_ROUNDS = 20
+"""Most rounds: more narrow the bounds too slowly to pay. Judgement."""
+VALIDATION_FACTOR = 1.5
+"""Time of a pass with validation, over that of its training steps."""
+
+# Quality within a tolerance
+
+QUALITY_RUN_PROCESSES = 3.0
+"""Short processes that a quality run is assumed to take, before one was seen; judgement."""
+REFERENCE_RUNS = 3
+"""Seeds of the reference: the fewest that show what a seed changes, with a spread of their own."""
+MOST_QUALITY_PAIRS = 12
+"""Most runs a side that may confirm a candidate: it would cost more than it gains. Judgement."""
+FEWEST_QUALITY_PAIRS = 3
+"""Pairs that are tried where the budget holds no more: Student's bound of two is 4.5 times their
+spread, of three 1.7 times."""
+CHECK_SHARE = 0.25
+"""Part of the remaining budget for the original beside the best free candidate; judgement."""
+
+# Results that a run left
+
+FEWEST_FILES_SHARE = 0.5
+"""Least share of expected files or items: the last may be on their way."""
+FILES_AN_ITEM = 0.5
+"""Files, or entries of one, an item, from which results grow with items."""
+ENOUGH_FILES = 4.0
+"""Fewest expected files or items whose number tells anything."""
+UNFLUSHED_BYTES = 16384
+"""Bytes of a file that may stay unflushed at the end."""
+ROUNDING_RELATIVE, ROUNDING_ABSOLUTE = 1e-2, 1e-3
+"""Numbers that differ by no more are equal but for rounding."""
+STRAY_SAMPLES_SHARE = 0.05
+"""Share of a picture's samples that rounding may move across a threshold."""
+
+# Is it the same work?
+
+SAMPLES_TIE = 0.02
+"""Relative difference of samples, of an update or a pass, that is none."""
+REPEATING_BELOW = 0.85
+"""Share of different items below which items repeat: two workers that yield the same give 0.5,
+and draws with replacement vary by a few percent."""
+DRAWN_REPEATING_BELOW = 0.75
+"""The same where the original's own items repeat, as by draws with replacement."""
+ALL_DIFFERENT_FROM, FEW_KINDS = 0.9, 64
+"""Share of different items of an original that repeats none, and items below which it is chance
+how many kinds of a few came."""
+REPEATS_TOLD_FROM = 3
+"""Powers of two from which repeats are told: 8 items."""
+RATE_TIE = 1e-9
+"""Relative difference of learning rates, which equal code computes to the last digit: a schedule
+over 10 million steps has moved by 4e-8 at the fifth."""
+FEWEST_UPDATES = 3
+"""Updates whose losses are compared at least: fewer tell no spread."""
+LOSS_TIE, LOSS_SIGMAS = 0.1, 3.0
+"""Losses of updates that differ by less are one: relative, and in standard errors."""
+EQUAL_RUNS_TIE, SAME_ITEMS_TIE = 1e-4, 0.03
+"""Relative difference of losses of equal runs, by rounding; and of the same items in other batches,
+where each is a mean over its tokens or masked items, whose weights follow the batch a little."""
+RESULT_NUMBERS = 64
+"""Numbers kept of a result: of a longer one only some, at places that follow its length."""
+KEPT_IF_QUICKER, WORTH_KEEPING_MS = 3.0, 1.0
+"""An item that is so many times as quick when it is asked for again was kept; quicker ones than
+this are not worth a cache."""
+RESULT_TIE, RESULT_LEAST = 0.02, 1e-3
+"""Largest difference by rounding, over the largest number of the result; and in any case."""
+
+# A program that finishes no item
+
+BUDGETS_FOR_AN_ITEM = 5.0
+"""Recommended budgets for a program that finished no item within one."""
