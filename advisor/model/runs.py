@@ -497,6 +497,21 @@ class Run:
         return (self.effects.device or "").startswith("cuda")
 
     @property
+    def device_note(self) -> str | None:
+        """Sentence on a device of which neither torch.cuda nor NVML tells; None on any other.
+
+        Kernels of Apple's and Intel's devices (mps, xpu) run behind the host's back, as those of
+        CUDA do, and no clock or counter of ours reads them yet.
+        """
+        device = (self.effects.device or "cpu").partition(":")[0]
+        if device in {"cpu", "cuda"}:
+            return None
+        return (
+            f"The model ran on `{device}`: the host's clock alone timed its work, and its memory "
+            "was not read."
+        )
+
+    @property
     def achieved_tflops(self) -> float | None:
         """Counted operations per second of step time, in units of 1e12."""
         if self.flops is None or not self.flops.per_step or not self.step_ms:

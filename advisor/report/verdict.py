@@ -473,7 +473,9 @@ def caveats(tuning: FinishedTuning) -> Iterator[str]:
     yield from filter(None, (tuning.lab.run_cache.set_aside, target.note))
     if any(BEFORE_TRAINING in run.notes for run in state.originals):
         yield f"{BEFORE_TRAINING}."
-    if not state.context.has_gpu:
+    elsewhere = {run.device_note for run in state.originals if run.device_note}
+    yield from elsewhere
+    if not state.context.has_gpu and not elsewhere:
         yield "All of this was measured on this CPU. It says nothing about a GPU."
     yield from map(followed, state.followed)
     for advice in state.left_out:

@@ -383,3 +383,15 @@ def test_only_code_stands_as_code() -> None:
         for line in lines:
             compile(f"{line} pass" if line.endswith(":") else line, spec.kind, "exec")
         assert not re.search(r"[()_=]", re.sub("`[^`]+`", "", shown)), spec.kind
+
+
+@pytest.mark.parametrize(
+    ("device", "told"),
+    [("cpu", "measured on this CPU"), ("mps:0", "ran on `mps`"), ("xpu:1", "ran on `xpu`")],
+)
+def test_a_device_that_nothing_here_reads_is_named_and_no_cpu(tmp_path, device, told) -> None:
+    """Its kernels run behind the host's back, and this would have been called a CPU's rate."""
+    engine = on_formula(load_s=1e-6, observed={"device": device})
+    found = reported(formula_search(tmp_path, engine, "batch_size: 4\n", gpu=False), tmp_path)
+    (note,) = [note for note in found.notes if "this CPU" in note or "ran on" in note]
+    assert told in note
