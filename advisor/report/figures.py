@@ -20,6 +20,13 @@ COMPARABLE = ("baseline", "search", "confirm", "effects")
 TIME_ALT = "Parts of the time before and after"
 INK, BLUE, BAD = "#717882", "#2c7ac9", "#d54343"
 """Mid-tones: each has a contrast of 4.2 or more on white and on a dark page (WCAG 2)."""
+RING: dict[str, Any] = {
+    "s": 130,
+    "facecolors": "none",
+    "edgecolors": BLUE,
+    "linewidths": 1.8,
+}
+"""Around the point that a reader looks for."""
 BARS = {
     "compute": (BLUE, ""),
     "data_wait": (BAD, "//"),
@@ -177,7 +184,7 @@ def draw_batches(report: Report) -> bytes | None:
     failures = {
         t.batch: t.outcome for t in curve.trials if t.batch and t.batch not in rates
     }
-    chosen = (report.after if report.changes else report.before).batch
+    chosen = report.after if report.changes else report.before
     with canvas(curve.alt, rows=2 if peaks else 1) as drawn:
         first, *others = drawn.axes
         where = (
@@ -192,9 +199,9 @@ def draw_batches(report: Report) -> bytes | None:
             first.scatter(*zip(*aside, strict=True), **hollow, label="other settings")
         measured(first, rates, median, BLUE, "each trial")
         first.set_ylabel(plain(f"{numbers.plural(report.unit)}/s"))
-        if chosen in rates:
-            ring = {"s": 130, "facecolors": "none", "edgecolors": BLUE, "linewidths": 1.8}
-            first.scatter([chosen], [median(rates[chosen])], **ring, label="chosen")
+        if chosen.batch and chosen.units_per_s:
+            at, rate = [chosen.batch], [chosen.units_per_s]
+            first.scatter(at, rate, **RING, label="after" if report.changes else "before")
         for outcome in dict.fromkeys(failures.values()):
             at = [batch for batch, reason in failures.items() if reason == outcome]
             first.scatter(
@@ -213,7 +220,7 @@ def draw_batches(report: Report) -> bytes | None:
                 axis.axhline(limit, color=BAD, linestyle="--", label="limit")
         for axis in drawn.axes:
             from_zero(axis)
-            axis.legend(loc="lower right", fontsize=8)
+            axis.legend(loc="best", fontsize=8)
         batch_axis(drawn.axes[-1], [*rates, *failures, *(t.batch or 1.0 for t in others_)])
     return drawn.svg
 
@@ -262,8 +269,7 @@ def draw_predicted(
         banded(speed, rates, BLUE, "predicted")
         speed.set_ylabel(plain(f"{unit}/s"))
         if suggested is not None and suggested in rates:
-            ring = {"s": 130, "facecolors": "none", "edgecolors": BLUE, "linewidths": 1.8}
-            speed.scatter([suggested], [rates[suggested][0]], **ring, label="suggested")
+            speed.scatter([suggested], [rates[suggested][0]], **RING, label="suggested")
         banded(room, memory, INK, "predicted")
         room.axhline(limit_gib, color=BAD, linestyle="--", label="limit")
         room.set_ylabel("peak memory, GiB")

@@ -155,7 +155,7 @@ def view_of(report: Report) -> dict[str, Any]:
             map(_judgement, report.quality),
         ),
         "evidence": evidence(report),
-        "long_diff": report.diff if len(changed_lines(report)) > MOST_DIFF_LINES else "",
+        "long_diff": report.diff if is_long(report.diff) else "",
         "machine": machine(report),
         "cwd": report.cwd,
         "command": report.command,
@@ -439,17 +439,23 @@ def _row(
     return label, *map(show, values), change
 
 
-def changed_lines(report: Report) -> list[str]:
-    return [line for line in report.diff.splitlines() if line[:1] != " "]
+HEADS = ("--- ", "+++ ", "@@ ")
+"""How lines of a diff begin that name a file or a place."""
+
+
+def is_long(diff: str) -> bool:
+    """True if a diff changes more lines than a screen shows beside all else."""
+    changed = [line for line in diff.splitlines() if line[:1] in {"+", "-"}]
+    return sum(not line.startswith(HEADS) for line in changed) > MOST_DIFF_LINES
 
 
 def short_diff(report: Report) -> str:
     """The whole diff where it is short, else the first changed lines."""
-    lines = changed_lines(report)
-    if len(lines) <= MOST_DIFF_LINES:
+    if not is_long(report.diff):
         return report.diff
-    more = len(lines) - FEW_DIFF_LINES
-    return "\n".join([*lines[:FEW_DIFF_LINES], f"... {more} more lines"])
+    lines = [line for line in report.diff.splitlines() if line[:1] != " "]
+    more = sum(not line.startswith(HEADS) for line in lines[FEW_DIFF_LINES:])
+    return "\n".join([*lines[:FEW_DIFF_LINES], f"... {more} more changed lines"])
 
 
 def shell(report: Report) -> str:

@@ -70,7 +70,8 @@ def coloured(_: object, tokens: Sequence[Token], at: int, *__: object) -> str:
             for line in lines
         ]
     body = "\n".join(lines)
-    return f"<pre><code>{body}\n</code></pre>\n"
+    kind = ' class="text"' if tokens[at].info == "text" else ""
+    return f"<pre{kind}><code>{body}\n</code></pre>\n"
 
 
 MOST_PATCHES = 20

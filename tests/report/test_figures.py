@@ -58,8 +58,16 @@ def test_a_figure_of_batches_says_where_in_what_and_at_which_sizes() -> None:
     assert "samples/s" in shown
     for size in ("16", "32", "64", "128", "256"):
         assert size in shown
-    for entry in ("each trial", "chosen", "limit", "gpu-oom"):
+    for entry in ("each trial", "after", "limit", "gpu-oom"):
         assert entry in shown
+
+
+def test_the_ring_is_around_what_was_written_though_no_curve_leads_there() -> None:
+    """Steps that were changed beside the batch are not on the curve of the batch."""
+    report = golden.report("quality-gated")
+    curve = figures.batch_curve(report)
+    assert max(map(max, curve.by_batch("units_per_s").values())) < report.after.units_per_s
+    assert "after" in texts(figures.draw(report)["batch"])
 
 
 def test_the_parts_of_the_time_are_named_and_have_a_unit_that_a_person_reads() -> None:

@@ -72,3 +72,13 @@ def test_a_measure_stands_beside_its_change_its_bound_and_its_tolerance(figures,
 
 def test_a_measure_that_no_change_was_held_to_has_no_tolerance() -> None:
     assert view.quality_change(BOTH.model_copy(update={"tolerances": {}}), "rmse") == ""
+
+
+@pytest.mark.parametrize(("changed", "cut"), [(6, 0), (7, 12)])
+def test_a_diff_of_up_to_twelve_changed_lines_is_shown_whole(changed, cut) -> None:
+    """Names of files and places are no changed lines, and neither is what stands around them."""
+    pairs = "".join(f"-a{number}: 1\n+a{number}: 2\n around\n" for number in range(changed))
+    diff = f"--- a/c.yaml\n+++ b/c.yaml\n@@ -1,9 +1,9 @@\n{pairs}"
+    shown = view.short_diff(examples.improved(diff=diff))
+    assert (shown == diff) is not bool(cut)
+    assert shown.endswith(f"... {cut} more changed lines") is bool(cut)
