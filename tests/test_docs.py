@@ -251,7 +251,8 @@ def test_a_browser_reaches_every_page_and_place_that_a_link_of_the_site_names(
                 page = whole.partition("#")[0]
                 if page.startswith(home) and page.endswith(("/", ".html")):
                     waiting += [page] * (page not in pages and page not in waiting)
-        assert len(pages) > 15, pages
+        every = {path.parent.relative_to(site).as_posix() for path in site.rglob("index.html")}
+        assert {each.removeprefix(home).rstrip("/") or "." for each in pages} == every
         for origin, link in sorted(links):
             page, _, name = link.partition("#")
             if page in pages:
