@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from advisor import config as documents
-from advisor.commands import invocation
+from advisor.commands import program_options
 from advisor.commands.inspect import default_of, inspect
 from tests.support.processes import ran
 
@@ -131,7 +131,7 @@ def written(folder: Path, program: Program) -> tuple[documents.Document, tuple[s
     (folder / "run.yaml").write_text(program.config)
     command = (sys.executable, "main.py", *program.words)
     read = documents.read(folder / "run.yaml")
-    return invocation.with_fields(read, command, folder, (), None), command
+    return program_options.with_fields(read, command, folder, (), None), command
 
 
 def printed_by(folder: Path, command: tuple[str, ...]) -> dict[str, Any]:
@@ -163,14 +163,14 @@ def test_another_file_of_the_program_gains_nothing(tmp_path) -> None:
     pytest.importorskip(program.needs)
     _, command = written(tmp_path, program)
     other = documents.parse(b"zero_optimization:\n  stage: 2\nbf16: auto\n", "yaml", "ds.yaml")
-    assert invocation.with_fields(other, command, tmp_path, (), None) is other
+    assert program_options.with_fields(other, command, tmp_path, (), None) is other
 
 
 def test_a_program_that_names_no_such_library_is_not_started(tmp_path) -> None:
     (tmp_path / "main.py").write_text("open('started', 'w').close()\n")
     read = documents.parse(b"batch_size: 4\n", "yaml", "run.yaml")
     command = (sys.executable, "main.py", "run.yaml")
-    assert invocation.with_fields(read, command, tmp_path, (), None) is read
+    assert program_options.with_fields(read, command, tmp_path, (), None) is read
     assert not (tmp_path / "started").exists()
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from advisor.commands import invocation
+from advisor.commands import program_options
 from advisor.config import argv, of_command
 from tests.support.processes import ran
 
@@ -313,7 +313,7 @@ def test_recorded_options_are_those_of_the_program(tmp_path, case) -> None:
     pytest.importorskip(program.needs)
     write(tmp_path, program.source)
     command = words(f"python {program.line}")
-    recorded = invocation.recorded(command, tmp_path)
+    recorded = program_options.record_options(command, tmp_path)
     assert recorded.why_unknown is None
     document = of_command(command, recorded.options)
     assert {f: document.scalars[f].value for f in program.defaults} == program.defaults
@@ -330,7 +330,7 @@ def test_the_program_ends_once_its_arguments_are_parsed(tmp_path) -> None:
     )
     write(tmp_path, {"main.py": text})
     command = words("python main.py")
-    document = of_command(command, invocation.recorded(command, tmp_path).options)
+    document = of_command(command, program_options.record_options(command, tmp_path).options)
     assert not (tmp_path / "trained").exists()
     batch = document.scalars["--batch-size"]
     assert batch.comment == "input batch size for training (default: 64)"
@@ -367,6 +367,6 @@ def test_a_program_without_a_record_says_why(tmp_path, case) -> None:
     }
     write(tmp_path, files)
     command, why = UNKNOWN[case]
-    found = invocation.recorded(words(command), tmp_path)
+    found = program_options.record_options(words(command), tmp_path)
     assert found.options == ()
     assert why in (found.why_unknown or "")

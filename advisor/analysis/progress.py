@@ -1,4 +1,4 @@
-"""Progress of a process: count, stop or diagnose.
+"""Progress of a process: whether to record, only count, or end its window.
 
 A process goes through three phases, and this module says when the next one begins:
 
@@ -36,21 +36,31 @@ RECORDED_STEPS = 12
 RECORDED_S = 0.15
 """Time of those steps, at least."""
 AHEAD_S = 0.6
-"""The ranks' common stop comes so long after its decision."""
+"""Seconds from the decision to the ranks' common stop."""
+LEAST_AHEAD = 3
+"""Steps that the stop lies ahead at least."""
+# Seconds to the next look where the log does not tell how long the wait will be.
+NO_EVENT_S, NO_KIND_S, NO_TRAINING_S, NO_WINDOW_S = 0.1, 0.2, 0.5, 1.0
+"""Nothing recorded; kind unknown or undecided; a training awaited; no window to be filled."""
+SOON_S = 0.1
+"""Quick steps recorded in full: soon there are enough, and the rest is only counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class NextPhase:
-    """Next phase, and when to look again."""
+    """What a process does next, and when to look at its log again."""
 
     phase: Literal["count", "full"] | None
-    need_s: float
-    """Best guess of the time until the next phase."""
+    """count: record steps alone; full: the window is full, so the caller stops the process or has
+    it diagnosed; None: go on as now."""
+    look_in_s: float
+    """Seconds to the next look: a guess of when the phase ends, or a fixed time without one."""
     calls: bool = True
-    """Counting needs forwards and passes."""
+    """Of `count`: go on recording forwards and backward passes, by which units are counted."""
     cut_short: bool = False
     """The plan's longest time was over before the window was full."""
     series: StepSeries | None = None
+    """Steps seen so far; None: there are none yet."""
 
 
 def advise(
@@ -62,62 +72,74 @@ def advise(
     then may be a validation or a rollout: were that taken for an inference, the trial would be
     stopped before the training has begun.
     """
-    starts = [fetch.end for fetch in log.fetches[:1]]
-    starts += [call.start for call in log.calls[:1]]
-    starts += [backward.start for backward in log.passes[:1]]
-    if not starts:
-        return NextPhase(None, 0.1)
-    began = min(starts)
+    began = _first_sign(log)
+    if began is None:
+        return NextPhase(None, NO_EVENT_S)
     left_s = math.inf
     if plan.mode == "window" and plan.longest_s is not None:
         left_s = began + plan.longest_s - now
     log = measured_part(log, plan)
     series = detect_steps(log, plan)
-    if left_s <= 0 and not plan.trace:
+    time_is_up = left_s <= 0
+    # what is to be traced must be a known kind of step, so such a plan waits for that
+    if time_is_up and not plan.trace:
         return NextPhase("full", 0.0, cut_short=True, series=series)
     if series is None:
-        return NextPhase(None, 0.2)
+        return NextPhase(None, NO_KIND_S)
     if (
         optimizers_built
         and plan.trains is not False
         and log.validations is None
         and _about_to_train(log, series, now - began)
     ):
-        return NextPhase(None, 0.5, series=series)
+        return NextPhase(None, NO_TRAINING_S, series=series)
     if series.undecided:
-        return NextPhase(None, 0.2, series=series)
-    countable = series.steps > 0 and not (series.iterative and not series.forwards_per_unit)
-    if left_s <= 0 and countable:  # a step is traced once its kind is known
+        return NextPhase(None, NO_KIND_S, series=series)
+    is_traceable = series.steps > 0 and not (
+        series.iterative and not series.forwards_per_unit
+    )
+    if time_is_up and is_traceable:
         return NextPhase("full", 0.0, cut_short=True, series=series)
     counting = bool(log.hooks) and log.hooks[-1].counting
-    if not counting and _is_known(log, series, plan):
+    if not counting and _enough_recorded(log, series, plan):
         calls = series.loader is None or series.skips or series.kind == FORWARD
         return NextPhase("count", 0.0, calls=calls, series=series)
     if plan.mode != "window":
-        return NextPhase(None, 1.0, series=series)
-    _, need_s = find_window(log, series, plan, now=now)
-    if not need_s:
+        return NextPhase(None, NO_WINDOW_S, series=series)
+    _, missing_s = find_window(log, series, plan, now=now)
+    if not missing_s:
         return NextPhase("full", 0.0, series=series)
     if not counting and series.typical_s < QUICK_STEP_S:
-        need_s = min(need_s, 0.1)
-    return NextPhase(None, min(need_s, plan.measure_s, left_s), series=series)
+        missing_s = min(missing_s, SOON_S)
+    return NextPhase(None, min(missing_s, plan.measure_s, left_s), series=series)
 
 
-def _about_to_train(log: EventLog, series: StepSeries, since_s: float) -> bool:
-    """Return True before the first step of a built optimizer."""
+def _first_sign(log: EventLog) -> float | None:
+    """Time of the first event of a loop; None before it. A fetch counts from its end."""
+    signs = [fetch.end for fetch in log.fetches[:1]]
+    signs += [call.start for call in log.calls[:1]]
+    signs += [backward.start for backward in log.passes[:1]]
+    return min(signs, default=None)
+
+
+def _about_to_train(log: EventLog, series: StepSeries, watched_s: float) -> bool:
+    """True if an update may still come, of a program that built an optimizer.
+
+    Until then, backward passes may be an accumulation, and forwards a validation or a rollout.
+    A program that goes on without an update for longer than the patience is taken as it is.
+    """
     patience_s = TRAINING_PATIENCE_S if log.loaders else ROLLOUT_PATIENCE_S
-    if series.kind == OPTIMIZER or since_s >= patience_s:
+    if series.kind == OPTIMIZER or watched_s >= patience_s:
         return False
-    # it may gather the gradients of many passes, or validate first
     return series.kind == UPDATE or has_unread_data(log)
 
 
 def has_unread_data(log: EventLog) -> bool:
-    """Return True unless every loader was iterated."""
+    """True if data may still come: a loader was not iterated, or the program has none."""
     return not log.loaders or any(not facts.iterated for facts in log.loaders.values())
 
 
-def _is_known(log: EventLog, series: StepSeries, plan: MeasurePlan) -> bool:
+def _enough_recorded(log: EventLog, series: StepSeries, plan: MeasurePlan) -> bool:
     """Return True if enough steps were recorded for the rest to be only counted.
 
     Never for long steps: the hooks cost them nothing that shows, and go on recording.
@@ -125,6 +147,7 @@ def _is_known(log: EventLog, series: StepSeries, plan: MeasurePlan) -> bool:
     if series.typical_s >= QUICK_STEP_S:
         return False
     first = warm_up(log, series, plan.measure_s)
+    # hooks recorded everything again only from here on
     since = log.hooks[-1].time if log.hooks else -math.inf
     recorded = [bound for bound in series.bounds[first:] if bound > since]
     wanted = max(RECORDED_STEPS, 2 * burst(log, series))
@@ -146,12 +169,13 @@ def step_ends(log: EventLog, series: StepSeries) -> tuple[str, Sequence[Any]]:
 def stop_point(
     log: EventLog, series: StepSeries, now: float, more_s: float = 0.0
 ) -> tuple[str, int]:
-    """Event kind and count where all ranks stop, as they step together.
+    """Kind of event, and its count, at which all ranks stop.
 
-    `now`: on the process's clock. `more_s`: time for the word to come.
+    It lies ahead of them, so that the order reaches each rank before the step does. `now`: on the
+    process's clock. `more_s`: seconds that the order takes to ranks of other nodes.
     """
     kind, events = step_ends(log, series)
     recent = events[-RECENT:]  # start-up was slower
     elapsed_s = max(now - recent[0].end, 1e-3)
-    ahead = max(3, math.ceil((AHEAD_S + more_s) * len(recent) / elapsed_s))
+    ahead = max(LEAST_AHEAD, math.ceil((AHEAD_S + more_s) * len(recent) / elapsed_s))
     return kind, len(events) + ahead

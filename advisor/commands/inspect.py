@@ -11,7 +11,8 @@ from typing import Any
 
 from advisor import config as documents, knobs
 from advisor.commands import invocation, output
-from advisor.commands.invocation import ProgramOptions, configs_among, recorded
+from advisor.commands.invocation import configs_among
+from advisor.commands.program_options import ProgramOptions, record_options, with_fields
 from advisor.config import Document
 from advisor.errors import AdvisorError, UsageError
 from advisor.knobs import Findings
@@ -81,7 +82,7 @@ def _of_config(
     try:
         document = documents.read(path)
         if reader:
-            document = invocation.with_fields(document, reader, Path.cwd(), (), phase)
+            document = with_fields(document, reader, Path.cwd(), (), phase)
     except AdvisorError as problem:
         nothing = Findings(document=str(path), knobs=(), links=(), traps=(), outputs=())
         return Inspected(findings=nothing, error=problem)
@@ -100,7 +101,7 @@ def _beside(config: Path, named: str) -> str:
 
 
 def _of_command(command: tuple[str, ...], *, with_parser: bool) -> Inspected:
-    options = recorded(command, Path.cwd()) if with_parser else ProgramOptions()
+    options = record_options(command, Path.cwd()) if with_parser else ProgramOptions()
     document = documents.of_command(command, options.options)
     findings = knobs.find(document)
     notes = list(findings.notes)

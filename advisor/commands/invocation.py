@@ -1,30 +1,24 @@
-"""Command, configs, settings and program options of one call."""
+"""Command, configs and settings of one call."""
 
 import argparse
 import contextlib
-import functools
 import os
 import re
 import shlex
 import shutil
-import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
 from advisor import config as documents, errors, files, knobs, settings
+from advisor.commands.program_options import record_options, with_fields
 from advisor.config import originals
 from advisor.config.argv import first_own_word
 from advisor.config.document import SUFFIXES
-from advisor.config.leaves import Option
-from advisor.executor.engines.connection import LOCAL, interpreter_of
+from advisor.executor.engines.connection import LOCAL
 from advisor.executor.requests import CommandName
-from advisor.files import reading
-from advisor.knobs.registry import loader_arguments
-from advisor.model import Candidate, Failure, MeasurePlan, Phase, Trial
-from advisor.runner.trial import run_trial
+from advisor.model import Phase
 from advisor.sandbox.capabilities import detect_isolation
 from advisor.settings import Settings, Workload
 from advisor.state import project_root, state_folder
@@ -43,11 +37,11 @@ def argument(parse: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 BARE_SECONDS = 60
-"""A bare number below is asked about: it may mean minutes, and no trial fits so few seconds."""
+"""Below it a bare number may be meant as minutes: no trial fits so few seconds."""
 
 
 def parse_budget_s(text: str) -> float:
-    """Seconds of a budget; few without a unit are refused. Raises ValueError."""
+    """Seconds of a budget; a bare number below BARE_SECONDS is refused. Raises ValueError."""
     if re.fullmatch(r"\d+(\.\d+)?", text) and 0 < float(text) < BARE_SECONDS:
         msg = f"{text} has no unit; write {text}m for minutes, or {text}s for seconds"
         raise ValueError(msg)
@@ -111,7 +105,7 @@ class Invocation:
     """By the path that the user or gpu-advisor.toml named."""
     argv: tuple[str, ...]
     command_line: documents.Document
-    """`argv` as a document; without a config, with untyped options."""
+    """`argv` as a document; without a config also with options that the user did not type."""
     cwd: Path
     workload: Workload
     settings: Settings
@@ -123,13 +117,13 @@ class Invocation:
         return tuple(Path(config.name) for config in self.configs)
 
     @property
-    def kept_for(self) -> tuple[Path, ...]:
-        """Configs, else the settings file beside the command: their originals are kept."""
+    def versioned(self) -> tuple[Path, ...]:
+        """Files whose originals are kept: configs, else gpu-advisor.toml of the current folder."""
         return self.paths or (Path.cwd() / settings.FILE_NAME,)
 
     def state(self) -> Path:
         """Folder of originals and measurements. Raises StateUnusableError."""
-        return state_folder(project_root(self.kept_for[0]))
+        return state_folder(project_root(self.versioned[0]))
 
     @property
     def command(self) -> str:
@@ -169,9 +163,10 @@ def resolve(
     use_case: str = "optimize",
     with_options: bool = True,
 ) -> Invocation:
-    """Find command, configs and settings; typed words win over the file's.
+    """Find command, configs and settings of a call; what is typed wins over gpu-advisor.toml.
 
-    `with_options`: without a config the program starts, to parse its arguments.
+    `with_options` lets the program start once, to tell what else may be set: its options without
+    a config, the fields of a single config with one. `use_case` is only named in a refusal.
     """
     for path in paths:
         if path.suffix.lower() not in SUFFIXES and not (path.exists() or files.near(path)):
@@ -188,14 +183,7 @@ def resolve(
         ]
     notes = [note for path in paths for note in originals.recover(path)]
     configs = tuple(documents.read(path) for path in paths)
-    if command:
-        cwd = Path.cwd()
-        first = str(paths[0]) if paths else "{config}"
-        argv = tuple(token.replace("{config}", first) for token in command)
-    elif entry is not None:
-        argv, cwd = split(entry.command, paths, loaded.root), loaded.root
-    else:
-        raise errors.CommandMissingError(_no_command(paths, loaded, use_case))
+    argv, cwd = _command(command, entry, paths, loaded, use_case)
     for config in configs:
         if fault := why_not_taken(argv, config, cwd):
             raise errors.CommandMissingError(fault)
@@ -204,10 +192,8 @@ def resolve(
         env = tuple(sorted(entry.env.items()))
         declared = None if entry.phase == "any" else entry.phase
         configs = (with_fields(configs[0], argv, cwd, env, declared),)
+    entry = _with_phase(entry, argv)
     typed = documents.of_command(argv)
-    named = "eval" if entry.validation else knobs.phase_of_command(typed)
-    if entry.phase == "any" and named:
-        entry = entry.model_copy(update={"phase": named})
     return Invocation(
         configs=configs,
         argv=argv,
@@ -219,17 +205,45 @@ def resolve(
     )
 
 
+def _command(
+    typed: Sequence[str] | None,
+    entry: Workload | None,
+    paths: Sequence[Path],
+    loaded: Settings,
+    use_case: str,
+) -> tuple[tuple[str, ...], Path]:
+    """Command and its folder: the typed one here, else the workload's.
+
+    Raises CommandMissingError.
+    """
+    if typed:
+        config = str(paths[0]) if paths else "{config}"
+        return tuple(word.replace("{config}", config) for word in typed), Path.cwd()
+    if entry is None:
+        raise errors.CommandMissingError(_no_command(paths, loaded, use_case))
+    return split(entry.command, paths, loaded.root), loaded.root
+
+
+def _with_phase(entry: Workload, argv: Sequence[str]) -> Workload:
+    """`entry` with the phase that its validation or the command names, where its own is open."""
+    command = documents.of_command(tuple(argv))
+    phase = "eval" if entry.validation else knobs.phase_of_command(command)
+    if entry.phase != "any" or not phase:
+        return entry
+    return entry.model_copy(update={"phase": phase})
+
+
 def command_document(
     argv: tuple[str, ...],
     cwd: Path,
     configs: Sequence[documents.Document],
     workload: Workload,
 ) -> documents.Document:
-    """Document of a command, with its program's options."""
+    """Command as a document; without configs it has the options that its parser declares."""
     if configs:
         return documents.of_command(argv)
     env = tuple(sorted(workload.env.items()))
-    return documents.of_command(argv, recorded(argv, cwd, env).options)
+    return documents.of_command(argv, record_options(argv, cwd, env).options)
 
 
 def _entry(
@@ -251,7 +265,10 @@ def _entry(
 
 
 def split(command: str, paths: Sequence[Path], cwd: Path) -> tuple[str, ...]:
-    """Split a declared command into argv, through `bash -c` with shell operators."""
+    """Command of gpu-advisor.toml as argv, by `bash -c` if it needs a shell.
+
+    {config} in it is the first of `paths`.
+    """
     text = command
     if paths:
         real = Path(os.path.realpath(paths[0]))
@@ -337,201 +354,3 @@ def _no_command(paths: Sequence[Path], loaded: Settings, use_case: str) -> str:
         f"or name an entry [workload.NAME] of {settings.FILE_NAME} with --workload "
         f"(known: {', '.join(loaded.workload) or 'none'})."
     )
-
-
-PARSE_LIMIT_S = 60.0
-"""Longest run that only records the program's options: its imports take most of it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramOptions:
-    """Recorded options, or the reason for none."""
-
-    options: tuple[Option, ...] = ()
-    fields: tuple[Option, ...] = ()
-    """What a config of the program may hold, by its path there."""
-    why_unknown: str | None = None
-
-
-@functools.lru_cache(maxsize=32)
-def recorded(
-    command: tuple[str, ...], cwd: Path, env: tuple[tuple[str, str], ...] = ()
-) -> ProgramOptions:
-    """Record a program's options; it runs once, up to where it parses its arguments.
-
-    Reading its code would miss what it builds while it runs: options of a dataclass, of a
-    library, or added in a loop. The call is kept, as several parts of one command ask for it.
-    """
-    first = first_own_word(command)
-    script = _script(command, first, cwd)
-    if script is None:
-        program = " ".join(command[:first]) or "the command"
-        return ProgramOptions(why_unknown=f"{program} leads to no Python file here")
-    with tempfile.TemporaryDirectory(
-        prefix="gpu-advisor-", ignore_cleanup_errors=True
-    ) as scratch:
-        record = Path(scratch, "probe", "arguments.json")
-        trial = Trial(
-            id="parse",
-            purpose="profile",
-            label="arguments",
-            candidate=Candidate(),
-            command=command,
-            cwd=str(cwd),
-            scratch=scratch,
-            env=(
-                *env,
-                ("GPU_ADVISOR_PARSE_ONLY", str(record)),
-                ("GPU_ADVISOR_PARSE_SCRIPT", script),
-            ),
-            plan=MeasurePlan(longest_s=0.0),  # parsing comes before the first step
-            start_limit_s=PARSE_LIMIT_S,
-            total_limit_s=PARSE_LIMIT_S,
-        )
-        with contextlib.suppress(OSError, ValueError):  # a closed stream
-            print(
-                "starting the program once, to read its options",
-                file=sys.stderr,
-                flush=True,
-            )
-        try:
-            result = run_trial(trial)
-        except errors.AdvisorError as problem:
-            return ProgramOptions(why_unknown=str(problem).rstrip("."))
-        options = _read(record)
-    if options is None:
-        return ProgramOptions(why_unknown=_why_unrecorded(result))
-    typed = [each for each in options if each.get("typed", True)]
-    return ProgramOptions(
-        options=tuple(_placed(typed, command, first)),
-        fields=tuple(_field(each) for each in options if each.get("field")),
-    )
-
-
-def _read(path: Path) -> list[dict[str, Any]] | None:
-    """Probe's record; a program may have spoiled it."""
-    try:
-        options = reading.from_json(path.read_text("utf-8"))["options"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return [
-        option for option in options if isinstance(option, dict) and option.get("flags")
-    ]
-
-
-def _why_unrecorded(result: object) -> str:
-    if not isinstance(result, Failure) or not result.kind.startswith(("crash", "config")):
-        return "the program parses no arguments in a way that is known here"
-    lines = result.log_tail.strip().splitlines()
-    last = f": {lines[-1].strip()}" if lines else ""
-    return f"the program ended before it had parsed its arguments{last}".rstrip(".")
-
-
-def _placed(
-    options: Sequence[Mapping[str, Any]], command: Sequence[str], first: int
-) -> Iterator[Option]:
-    """Place each option after the word it must follow, before all that may end options.
-
-    That is the script, or the subcommand that the option belongs to; an override of Hydra's
-    kind is a word like the others and goes to the end. Where two parsers know one flag, the
-    one with a default is told, since only that says what the program does now.
-    """
-    seen: set[str] = set()
-    for option in sorted(options, key=lambda option: option.get("default") is None):
-        flag, *others = map(str, option["flags"])
-        is_override = option.get("library") in ("hydra", "omegaconf", "globals")
-        behind = len(command) - 1 if is_override else first - 1
-        subcommand = option.get("command")
-        if subcommand is not None:
-            if subcommand not in command[first:]:
-                continue
-            behind = command.index(subcommand, first)
-        if flag in seen:
-            continue
-        seen.add(flag)
-        yield Option(
-            flag=flag,
-            default=option.get("default"),
-            form=option["form"],
-            behind=behind,
-            others=tuple(others),
-            choices=tuple(option.get("choices") or ()),
-            comment=option.get("help"),
-            why=option.get("why"),
-        )
-
-
-def _field(each: Mapping[str, Any]) -> Option:
-    return Option(
-        flag=str(each["field"]),
-        default=each.get("default"),
-        form="apart",
-        behind=0,
-        choices=tuple(each.get("choices") or ()),
-        comment=each.get("help"),
-        why=each.get("why"),
-    )
-
-
-READS_FIELDS = re.compile(
-    r"\b(HfArgumentParser|TrlParser|LightningCLI|jsonargparse|draccus|pyrallis|pydantic_settings"
-    r"|OmegaConf\.structured)\b"
-)
-"""Words of a script whose config is read by a parser or dataclass that knows its fields."""
-ADDABLE = {
-    "batch_size", "grad_accum", "precision", "tf32", "compile", "attention_impl", "length_grouping",
-    "packing", *loader_arguments(),
-}  # fmt: skip
-"""Kinds that are worth a line of their own where the config does not set them."""
-OWN_KEYS = 0.5
-"""More of a config's keys have to be fields: another file may be tuned, as of DeepSpeed."""
-
-
-def with_fields(
-    config: documents.Document,
-    argv: tuple[str, ...],
-    cwd: Path,
-    env: tuple[tuple[str, str], ...],
-    phase: Phase | None,
-) -> documents.Document:
-    """`config` with the settings that it may gain, as its program's parser declares them.
-
-    The program starts once for that, if its script names a library that reads configs so.
-    """
-    script = _script(argv, first_own_word(argv), cwd)
-    text = ""
-    with contextlib.suppress(OSError, UnicodeDecodeError, TypeError):
-        text = Path(script or "").read_text("utf-8")
-    if not READS_FIELDS.search(text):
-        return config
-    fields = recorded(argv, cwd, env).fields
-    known = {each.flag for each in fields}
-    own = [path for path in config.leaves if "[" not in path]
-    if not own or sum(path in known for path in own) <= OWN_KEYS * len(own):
-        return config
-    found = knobs.find(documents.with_fields(config, fields), phase=phase)
-    given = {knob.kind for knob in found.knobs if knob.path in config.leaves}
-    wanted = {
-        knob.path
-        for knob in found.knobs
-        if knob.editable and knob.phase != "eval" and knob.kind in ADDABLE - given
-    }
-    return documents.with_fields(config, [each for each in fields if each.flag in wanted])
-
-
-def _script(command: Sequence[str], first: int, cwd: Path) -> str | None:
-    """Path end of the program's `sys.argv[0]`; None if no Python."""
-    if not 0 < first <= len(command):
-        return None
-    name = command[first - 1]
-    if first >= 2 and command[first - 2] in {"-m", "--module"}:
-        return "/" + name.replace(".", "/")
-    try:
-        path = cwd / name
-        if not path.exists() and "/" not in name:
-            path = Path(shutil.which(name) or path)
-        package = (path / "__main__.py").is_file()
-        is_python = package or (path.is_file() and path.suffix == ".py")
-        return str(path.resolve()) if is_python or interpreter_of(str(path)) else None
-    except OSError:  # no path, such as code of many lines
-        return None

@@ -233,9 +233,10 @@ def options_behind(call: Typed) -> str:
     text = script.read_text("utf-8", errors="replace")
     if PASSES_ON.search(text):
         return ""
-    from advisor.commands.invocation import recorded  # it imports all that runs a program
+    # it imports all that runs a program
+    from advisor.commands.program_options import record_options
 
-    options = recorded(call.command, call.cwd).options
+    options = record_options(call.command, call.cwd).options
     names = {name for option in options for name in (option.flag, *option.others)}
     if flag in names or not (options or _reads_no_argument(script, text)):
         return ""

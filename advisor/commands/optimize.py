@@ -13,6 +13,7 @@ from pathlib import Path
 from advisor import config as documents, errors, files, knobs, objective
 from advisor.commands import each_engine, invocation, output
 from advisor.commands.measuring import MeasuringCall, measuring_of, node_of
+from advisor.commands.program_options import record_options
 from advisor.config.originals import Versions
 from advisor.errors import AdvisorError
 from advisor.executor.executor import Executor
@@ -251,7 +252,7 @@ def prepare(
         typed=tuple(command or ()),
         measuring=measuring,
         objective=objective_of(args, asked, measuring.machine),
-        versions=tuple(Versions(state, path) for path in asked.kept_for),
+        versions=tuple(Versions(state, path) for path in asked.versioned),
         report=report,
         output=output,
     )
@@ -283,7 +284,7 @@ def left_untuned(asked: invocation.Invocation) -> list[str]:
     notes = []
     if not asked.configs:
         env = tuple(sorted(asked.workload.env.items()))
-        reason = invocation.recorded(asked.argv, asked.cwd, env).why_unknown
+        reason = record_options(asked.argv, asked.cwd, env).why_unknown
         notes = [f"only the options that you typed are tuned: {reason}"] if reason else []
     tuned = {os.path.realpath(path) for path in asked.paths}
     named = invocation.configs_among(asked.argv, asked.cwd)

@@ -1,6 +1,7 @@
-"""`gpu-advisor gate`: base against head, to an exit code.
+"""`gpu-advisor gate`: compare base with head, and turn the verdict into an exit code.
 
-Valid arguments always end in report and outputs: the next step takes none for success.
+Once the arguments are valid, every ending writes the report and the outputs of the step. A later
+step of the workflow that found none would take that for success.
 """
 
 import argparse
@@ -33,12 +34,12 @@ from advisor.machine.host import read_machine
 from advisor.model import Machine
 from advisor.settings import parse_share
 
-UNFINISHED: dict[type[Exception], GateVerdict] = {
+VERDICTS_OF_ERRORS: dict[type[Exception], GateVerdict] = {
     errors.NoBaselineError: "no-baseline",
     errors.InterruptedByUserError: "invalid",
     errors.StateBusyError: "invalid",
 }
-"""Verdicts of gates that these errors ended; others are `error`."""
+"""Verdict of a gate that ended by such an error; any other error is the verdict `error`."""
 BISECT_SKIP = 125  # skips a commit in `git bisect run`
 
 
@@ -100,40 +101,66 @@ def _minutes(text: str) -> float:
 
 
 def run(args: argparse.Namespace, command: Sequence[str] | None = None) -> int:
-    """Run the gate and return its exit code."""
+    """Run the gate and return its exit code.
+
+    Every exception ends in a report. Left to Python, it would end with code 1, which is that of
+    a regression.
+    """
     args.command = shlex.join(command) if command else args.command
-    job = github.take(os.environ, keep=args.keep_env)
+    step = github.take(os.environ, keep=args.keep_env)
     started = time.monotonic()
-    asked = {
-        name: value for name, value in vars(args).items() if name in Inputs.model_fields
-    }
-    inputs = Inputs(**asked, seed=secrets.randbelow(2**31))
+    inputs = _inputs(args)
     unfinished = "the gate did not come to its end: see the log of this step"
     record = GateRecord(verdict="error", reason=unfinished, inputs=inputs)
     claimed: Claim | None = None
     try:
         claimed = claim(report.places(args.report), never=filter(None, [args.history]))
         report.write(record, args.report, claimed)  # in case this call is killed
-        record = _measure(args, inputs, job)
-    except Exception as problem:  # Python's own exit code for it means regression here
-        details = traceback.format_exc()
-        if isinstance(problem, errors.AdvisorError):
-            verdict = UNFINISHED.get(type(problem), "error")
-            record = record.model_copy(update={"verdict": verdict, "reason": str(problem)})
-            details = f"gpu-advisor: {problem}\n{details if args.debug else ''}"
-        sys.stderr.write(github.harmless(details))
+        record = _measure(args, inputs, step)
+    except Exception as problem:
+        record = _ended_by(problem, record, debug=args.debug)
     finally:
         created = datetime.now(UTC).isoformat(timespec="seconds")
         facts = {"wall_s": time.monotonic() - started, "created": created}
         record = GateRecord.model_validate(masking.mask_value(record.model_dump() | facts))
         code = exit_code(record, bisect=args.bisect_exit)
-        published = _publish(record, args.report, job, code, claimed)
+        published = _publish(record, args.report, step, code, claimed)
     if record.programs:  # else stderr has it all
         sys.stdout.write(github.harmless(report.lines(record) + "\n"))
-    return code if published else code or errors.GATE_EXIT_CODES["error"]
+    if not published and code == 0:  # a pass that could not be published is none
+        code = errors.GATE_EXIT_CODES["error"]
+    return code
+
+
+def _inputs(args: argparse.Namespace) -> Inputs:
+    """Settings of this call, with a new seed for the orders within pairs."""
+    asked = {
+        name: value for name, value in vars(args).items() if name in Inputs.model_fields
+    }
+    return Inputs(**asked, seed=secrets.randbelow(2**31))
+
+
+def _ended_by(problem: Exception, record: GateRecord, *, debug: bool) -> GateRecord:
+    """`record` of a gate that `problem` ended; stderr gets the details.
+
+    A refusal of ours is told in its sentence. Anything else is our own fault: the record keeps
+    its verdict `error`, and the log gets the traceback.
+    """
+    details = "".join(traceback.format_exception(problem))
+    if isinstance(problem, errors.AdvisorError):
+        verdict = VERDICTS_OF_ERRORS.get(type(problem), "error")
+        record = record.model_copy(update={"verdict": verdict, "reason": str(problem)})
+        details = f"gpu-advisor: {problem}\n{details if debug else ''}"
+    sys.stderr.write(github.harmless(details))
+    return record
 
 
 def exit_code(record: GateRecord, *, bisect: bool) -> int:
+    """Exit code of a verdict, or what the call wants to have in its place.
+
+    `git bisect run` knows good (0), bad (1) and skip (125): with `bisect` all that is neither a
+    pass nor a regression skips the commit. Else --on-inconclusive=warn lets an undecided gate pass.
+    """
     code = errors.GATE_EXIT_CODES[record.verdict]
     if bisect:
         return BISECT_SKIP if code not in {0, 1} else code
@@ -142,15 +169,19 @@ def exit_code(record: GateRecord, *, bisect: bool) -> int:
 
 
 def _publish(
-    record: GateRecord, path: Path, job: github.GithubStep, code: int, claimed: Claim | None
+    record: GateRecord,
+    path: Path,
+    step: github.GithubStep,
+    code: int,
+    claimed: Claim | None,
 ) -> bool:
     """Publish the record; False if a place was not written."""
-    if job.active:
+    if step.active:
         sys.stderr.write(github.annotation(record, code) + "\n")
     outputs = github.delimited(github.outputs(record, path if claimed else None))
     ways: list[Callable[[], None]] = [
-        lambda: github.append(job.output, outputs),
-        lambda: github.append(job.summary, report.short(record) + "\n"),
+        lambda: github.append(step.output, outputs),
+        lambda: github.append(step.summary, report.short(record) + "\n"),
         lambda: report.write(record, path, claimed) if claimed else None,
     ]
     published = True
@@ -164,7 +195,7 @@ def _publish(
 
 
 def _measure(
-    args: argparse.Namespace, inputs: Inputs, job: github.GithubStep
+    args: argparse.Namespace, inputs: Inputs, step: github.GithubStep
 ) -> GateRecord:
     """Measure base against head, or one commit for a history. Raises AdvisorError.
 
@@ -176,28 +207,33 @@ def _measure(
         say(setup_step.AS_ROOT)
     github.refuse_foreign(os.environ, allow=args.allow_forks, unprotected=unprotected)
     with contextlib.ExitStack() as stack:
-        if job.active:
+        if step.active:
             stack.enter_context(github.no_commands())
         cancel = stack.enter_context(cancellable())
         scratch = stack.enter_context(scratch_folder())
-        base = head = checkout.head_checkout(cwd)
+        head = checkout.head_checkout(cwd)
+        base = head  # measured against a history, this commit is both arms
         shared = checkout.shared_data(head, args.link)
         programs = config.choose(head, args.workload, args.command)
         host = read_machine()
         engine = _hold_engine(stack, host, inputs, cancel)
-        if args.history:  # an unusable file is refused first
+        if (
+            args.history
+        ):  # refused now if unreadable or not replaceable; `_judged` writes it
             history.read(args.history)
             claim([args.history], overwrite=True)
         else:
             base = stack.enter_context(checkout.base_of(head, args.base_ref, args.link))
-            # a change that loosens a limit is judged by the old one
+            # limits are read from base: a change may not loosen the limit that it is judged by
             known = config.declared(base)
             limits = {
                 p.name: known[p.name].workload.gate for p in programs if p.name in known
             }
             inputs = inputs.model_copy(update={"limits": limits})
         arms: dict[Arm, checkout.Checkout] = {"base": base, "head": head}
-        # A hosted runner throws it away; without isolation nothing prevents writes.
+        # In CI a program may write into its checkout where a ban would gain nothing: a hosted
+        # machine is thrown away after the job, and without isolation only a program that means
+        # no harm would keep to it.
         hosted = os.environ.get("RUNNER_ENVIRONMENT") == "github-hosted"
         processes = ProcessRunner(
             engine=engine,
@@ -221,7 +257,7 @@ def _measure(
         record = measured(measurement, host, mode)
         if args.history:
             record = _judged(record, args.history)
-    notes = [*record.notes, *setup_step.isolation_notes(cwd, unprotected, job.withheld)]
+    notes = [*record.notes, *setup_step.isolation_notes(cwd, unprotected, step.withheld)]
     return record.model_copy(update={"notes": notes})
 
 
@@ -238,7 +274,10 @@ def _judged(record: GateRecord, path: Path) -> GateRecord:
 def _hold_engine(
     stack: contextlib.ExitStack, host: Machine, inputs: Inputs, cancel: threading.Event
 ) -> Engine:
-    """First GPU's engine, or the host's, once no other gate holds it."""
+    """Hold the engine of the first GPU, or of the host.
+
+    Waits for another gate no longer than the budget.
+    """
     uuid = host.gpus[0].uuid if host.gpus else None
     engine = make_engine(EngineSettings(gpu_uuid=uuid, cancel=cancel))
     stack.enter_context(taken(engine, 60 * inputs.max_minutes, cancel, say))
@@ -246,9 +285,11 @@ def _hold_engine(
 
 
 def _set_up(command: str, measurement: GateMeasurement, cancel: threading.Event) -> None:
+    """Run --setup once in each checkout, and close the programs of an arm where it fails."""
     arms, scratch = measurement.processes.arms, measurement.processes.scratch
-    different: tuple[Arm, ...] = ("head",) if arms["base"] is arms["head"] else ARMS
-    for arm in different:
+    # measured against a history, both arms are one checkout
+    arms_to_set_up: tuple[Arm, ...] = ("head",) if arms["base"] is arms["head"] else ARMS
+    for arm in arms_to_set_up:
         say(f"setting up {arm}")
         env = {"GPU_ADVISOR_ARM": arm, "GPU_ADVISOR_HEAD": str(arms["head"].top)}
         place = scratch / f"setup-{arm}"

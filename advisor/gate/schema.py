@@ -19,7 +19,7 @@ Source = Literal[
 GateVerdict = Literal[
     "regression", "error", "invalid", "no-baseline", "inconclusive", "pass"
 ]
-"""Worst first; a gate has the worst of its workloads."""
+"""Worst first, which `verdict.PRECEDENCE` reads: a gate has the worst of its workloads."""
 Cause = Literal[
     "slower",
     "not-slower",
@@ -35,11 +35,19 @@ Cause = Literal[
     "unsteady",
     "not-measured",
 ]
-"""Why a workload has its verdict, for code: sentences are for people."""
+"""Why a workload has its verdict, for code: sentences are for people.
+
+slower, not-slower, undecided: the rates of its pairs. unequal-items: base and head came to items
+of other cost, which may explain the difference. less-work: head finished fewer units in a whole
+run. other-unit: the rates are not of one kind. same-code: both arms loaded the same files.
+unsteady: too many pairs were discarded. not-measured: no pair, or setup failed. head-failed,
+base-failed: a run of that arm. head-lacks-it: head did not measure it in every run.
+base-lacks-it: base did not, or does not declare it.
+"""
 Mode = Literal["ab", "history", "noise"]
 Better = Literal["lower", "higher"]
 SMALLEST, LARGEST = 1e-100, 1e100
-"""Bounds of a rate or figure: the ratio of any two is a number of ordinary size."""
+"""Bounds of a rate or figure: no ratio of two overflows, or is rounded to zero."""
 Positive = Annotated[float, Field(ge=SMALLEST, le=LARGEST, allow_inf_nan=False)]
 
 ARMS: tuple[Arm, Arm] = ("base", "head")
@@ -48,7 +56,7 @@ ARMS: tuple[Arm, Arm] = ("base", "head")
 class Rate(Part):
     """Rate or other figure of one process.
 
-    A rate over windows is never a sample of its own.
+    A process is one sample. Rates of parts of its window are none.
     """
 
     mean: Positive
@@ -57,11 +65,11 @@ class Rate(Part):
     """What is counted, or the unit of a time or size."""
     better: Better = "higher"
     counted: str | None = None
-    """Way in which the probe counted; null for a figure that the program told."""
+    """Way in which the probe counted (`Run.way`); null where the program told the rate."""
     slope: float = 0.0
-    """Growth of the log rate with each unit, over the window; 0 where it is within the noise."""
+    """Growth of the logarithm of the rate per unit, in the window; 0 within the noise."""
     middle: float = 0.0
-    """Number of the unit in the middle of the window."""
+    """Units from the start of the run to the middle of the window."""
     work: float | None = None
     """Units finished by a run that went to its own end; null if the window was cut."""
 
@@ -72,7 +80,7 @@ class LoadedEntry(Part):
     foreign: list[str] = Field(default_factory=list)
     """Files of the other arm's checkout, relative to it."""
     changed: dict[str, str] = Field(default_factory=dict)
-    """Files that differ between base and head: a digest of what was loaded."""
+    """Loaded files that differ between the arms, by path: first 16 digits of the SHA-256."""
 
 
 class RunEntry(Part):
@@ -88,7 +96,7 @@ class RunEntry(Part):
     figures: dict[str, Rate] = Field(default_factory=dict)
     """Measured figures beside the rate, by their names in gpu-advisor.toml."""
     problem: Failure | None = None
-    """Reason that it gave no rate; its kind may be `no-rate`, too."""
+    """Why it gave no rate: a failure of the run, or the kind `no-rate`, where it told none."""
     cut_lines: int = 0
     """Lines of its output that were too long, and searched for a rate by their beginning only."""
     on_gpu: bool = False
@@ -125,7 +133,10 @@ class ProgramEntry(Part):
     warm_ups: list[RunEntry] = Field(default_factory=list)
     """One run of each arm before the first pair, to fill caches."""
     known: list[str] = Field(default_factory=list)
-    """The workload and those benchmarks of it that base declares or measured."""
+    """Names that are not new, as base declares or measured them: the workload, or benchmarks.
+
+    What is not new and cannot be measured in base is an error, else just without a baseline.
+    """
     no_baseline: str | None = None
     """Why there is nothing to compare with."""
     error: str | None = None
@@ -158,7 +169,7 @@ class WorkloadVerdict(Part):
     figure: str = "throughput"
     better: Better = "higher"
     threshold: float | None = None
-    """The share that was allowed; null where nothing was compared."""
+    """Worsening that was allowed, as a share: 0.05 is 5 %; null where nothing was compared."""
     verdict: GateVerdict
     cause: Cause
     reason: str
@@ -169,13 +180,15 @@ class WorkloadVerdict(Part):
     ci_high_pct: float | None = None
     """Upper bound of the slowdown."""
     confidence: float | None = None
-    """Confidence level of the interval; null without one."""
+    """Confidence level of the interval, as a share; null where a bound is missing."""
     pairs: int = 0
     """Pairs that count."""
     unit: str = "run"
     source: Source | None = None
     base_units_per_s: float | None = None
+    """Median rate of base; null for a figure, and for a benchmark that is better lower."""
     head_units_per_s: float | None = None
+    """The same of head."""
     noise_pct: float | None = None
     """Spread (one standard deviation) between processes of the same arm."""
     notes: list[str] = Field(default_factory=list)
@@ -207,7 +220,10 @@ class Inputs(Part):
 
 
 class GateRecord(Part):
-    """gate.json: the verdict and its figures first."""
+    """gate.json: first the verdict and the figures of the worst workload.
+
+    `verdict`, `slowdown_pct`, both bounds, `confidence` and `pairs` are copied from it.
+    """
 
     verdict: GateVerdict
     slowdown_pct: float | None = None
@@ -216,6 +232,7 @@ class GateRecord(Part):
     confidence: float | None = None
     pairs: int = 0
     discarded_pairs: int = 0
+    """Of all programs."""
     workloads: list[WorkloadVerdict] = Field(default_factory=list)
     """Worst first."""
     schema_version: Literal[4] = 4
@@ -288,8 +305,8 @@ class RefereeRecord(Part):
     keep_if: float
     """Gain worth keeping, as a share: 0.02 is 2 %."""
     wrong_at_most: float
-    """Share of calls in which such a ruling is wrong, at most: a change without gain is kept, or
-    one of `keep_if` is not."""
+    """Chance that such a ruling is wrong, over all looks. For `keep`: that the change gains
+    nothing. For any other verdict: that a gain of `keep_if` is dropped."""
     command: str
     base: Revision
     head: Revision

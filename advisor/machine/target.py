@@ -1,6 +1,5 @@
 """Target card of a result, and its limits."""
 
-import math
 from dataclasses import dataclass, replace
 
 from advisor.machine import profiles
@@ -19,20 +18,22 @@ CONTEXT_GIB = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Target card; `gpu` is None on a CPU."""
+    """Card that results are for."""
 
     name: str
     """A profile's name, a device name without a profile, or `cpu`."""
     title: str
     precisions: tuple[str, ...]
+    """Compute dtypes, by torch name, that the target has and trials here can run in."""
     profile: GpuProfile | None = None
     gpu: Gpu | None = None
+    """Card on which trials run, which may only stand in for it; None: on the CPU."""
     memory_cap_gib: float | None = None
     """Allocator cap of a larger card that stands in for the target."""
-    figures: str = ""
+    datasheet: str = ""
     """One line: what the card could do. Empty where no profile is known."""
     note: str = ""
-    """Reason why the figures are not the target's; empty if it is present."""
+    """Why the figures are not the target's; empty exactly where it is present."""
     environment: tuple[tuple[str, str], ...] = ()
     """Environment that selects `gpu`, if it is not the first."""
 
@@ -54,20 +55,25 @@ def resolve(name: str, machine: Machine) -> Target:
         return _cpu(machine) if here is None else _present(here)
     profile = profiles.by_name(name)
     same = next((gpu for gpu in machine.gpus if gpu.profile == profile.name), None)
-    larger = next((gpu for gpu in machine.gpus if _holds(gpu, profile)), None)
+    larger = next((gpu for gpu in machine.gpus if _can_stand_in(gpu, profile)), None)
     if same is not None:
         target = _present(same)
     elif larger is not None:
         target = _stand_in(profile, larger)
     else:
         target = _absent(profile, here, machine)
-    if target.gpu is here or not (target.gpu and target.gpu.uuid):
+    gpu = target.gpu
+    if gpu is None or gpu is here or not gpu.uuid:  # the first card is taken without a word
         return target
-    return replace(target, environment=(("CUDA_VISIBLE_DEVICES", target.gpu.uuid),))
+    return replace(target, environment=(("CUDA_VISIBLE_DEVICES", gpu.uuid),))
 
 
 def memory_limit_gib(target: Target, host_gib: float) -> float:
-    """Memory limit of a candidate, never above what is free."""
+    """Most GiB that a candidate may take: the least of what limits it.
+
+    Of a card here, FREE_SHARE of its free memory. Of a known target, what its profile leaves to
+    a program, even if the card is not here. `host_gib` on a CPU, and where nothing else is known.
+    """
     free = target.gpu.memory_free_gib if target.gpu else None
     limits = [] if free is None else [FREE_SHARE * free]
     if target.profile is not None:
@@ -84,6 +90,7 @@ def equal_gpus(target: Target, machine: Machine) -> tuple[str, ...]:
     None beside a MIG slice, nor where another card than the first one was asked for.
     """
     gpu = target.gpu
+    # `environment` is set where another card than the first was chosen
     if gpu is None or not target.present or target.environment or not gpu.uuid or gpu.mig:
         return ()
     return tuple(
@@ -92,16 +99,23 @@ def equal_gpus(target: Target, machine: Machine) -> tuple[str, ...]:
         if other.uuid
         and other.uuid != gpu.uuid
         and (other.name, other.memory_total_gib) == (gpu.name, gpu.memory_total_gib)
-        and (other.memory_free_gib or 0.0)
-        >= IDLE_SHARE * (other.memory_total_gib or math.inf)
+        and _is_idle(other)
     )
+
+
+def _is_idle(gpu: Gpu) -> bool:
+    """True if hardly any of its memory is taken; False where the driver does not tell."""
+    if gpu.memory_free_gib is None or not gpu.memory_total_gib:
+        return False
+    return gpu.memory_free_gib >= IDLE_SHARE * gpu.memory_total_gib
 
 
 def computed_on(target: Target, machine: Machine, card: Card) -> Target:
     """Return `target` with the card that the program computed on.
 
-    CUDA may choose another than NVML's first, and in a container NVML may show none. A card
-    asked for by name, or standing in, stays.
+    CUDA may choose another card than NVML lists first, and in a container NVML may list none.
+    Without a UUID (torch before 2.5) a card cannot be told from others, so a known one stays.
+    A target that is not here stays too: the card that ran only stands in for it.
     """
     if not target.present or (target.gpu is not None and card.uuid is None):
         return target
@@ -112,6 +126,7 @@ def computed_on(target: Target, machine: Machine, card: Card) -> Target:
 
 
 def _unseen(card: Card) -> Gpu:
+    """Card that NVML does not list, as CUDA told of it in the program."""
     name = card.name or "unknown NVIDIA GPU"
     mig = " MIG " in f" {name} "
     profile = None if mig else profiles.match(name, card.total_gib)
@@ -135,7 +150,7 @@ def _cpu(machine: Machine) -> Target:
         name="cpu",
         title=machine.cpu_model,
         precisions=CPU_PRECISIONS,
-        figures=f"{machine.cpu_model}: {cpus}, {machine.ram_limit_gib:.1f} GiB",
+        datasheet=f"{machine.cpu_model}: {cpus}, {machine.ram_limit_gib:.1f} GiB",
     )
 
 
@@ -161,7 +176,7 @@ def _profiled(
         gpu=gpu,
         note=note,
         memory_cap_gib=memory_cap_gib,
-        figures=profiles.describe(profile),
+        datasheet=profiles.describe(profile),
     )
 
 
@@ -186,7 +201,8 @@ def _absent(profile: GpuProfile, here: Gpu | None, machine: Machine) -> Target:
     return _profiled(profile, here, note)
 
 
-def _holds(gpu: Gpu, profile: GpuProfile) -> bool:
+def _can_stand_in(gpu: Gpu, profile: GpuProfile) -> bool:
+    """True if `gpu` has all precisions of `profile`, and free memory for it and a context."""
     free_gib = gpu.memory_total_gib if gpu.memory_free_gib is None else gpu.memory_free_gib
     if free_gib is None or free_gib < profiles.usable_gib(profile) + CONTEXT_GIB:
         return False
@@ -194,6 +210,10 @@ def _holds(gpu: Gpu, profile: GpuProfile) -> bool:
 
 
 def _precisions(gpu: Gpu) -> tuple[str, ...]:
+    """Compute dtypes of a card by torch name: its profile's, else by its compute capability.
+
+    float16 is worth its use from Volta (7) on, bfloat16 from Ampere (8).
+    """
     if gpu.profile:
         return profiles.load_all()[gpu.profile].precisions
     major = int((gpu.compute_capability or "0").partition(".")[0])

@@ -1,4 +1,4 @@
-"""What a trial did, in a form that two trials are compared by."""
+"""What a trial did, in a form that two trials are compared by (`tuner/same_work.py`)."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
@@ -6,8 +6,13 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 StateKind = Literal["value", "count", "start", "size", "order", "array", "generator"]
-"""value: a plain one; count: a whole number that grew, start: only as a pass began; size: of a
-container; order: its elements."""
+"""What changed between two looks at a dataset's state.
+
+value: a number, truth value or text. count: a whole number that grew by as much in each fetch.
+start: a whole number that grew in the first fetch of a pass alone. size: filled places of a
+container or an `lru_cache`. order: plain elements of a list. array: numbers of an array or
+tensor. generator: the state of a random generator.
+"""
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Short = Annotated[str, Field(max_length=400)]
@@ -19,14 +24,14 @@ Digests = dict[Short, Short]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Items:
-    """Items of a pass by numbers that stand for them, in order."""
+    """Items of a pass in order, each known by a number: its index, or a hash of its content."""
 
     count: int = 0
     """Items kept: of a long pass the first ones only."""
     first: tuple[int, ...] = ()
     """Numbers of the first items, one by one: 32 at most."""
     distinct: tuple[int, ...] = ()
-    """Different ones among the first 2, 4, 8, ... items."""
+    """How many differ among the first 2, 4, 8, ... items."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +39,9 @@ class PassItems:
     """Items of one pass over a loader: as they were drawn, and as they arrived."""
 
     drawn: Items = field(default_factory=Items)
-    """Indices that the main process drew; none of a stream."""
+    """By the index that the main process drew; empty for a stream."""
     came: Items = field(default_factory=Items)
-    """Numbers of the rows that the loader gave."""
+    """By content, as `probe/batches.py` numbers the rows that arrived."""
     whole: bool = False
     """The pass came to its end."""
 
@@ -47,9 +52,9 @@ class WorkerState:
 
     worker: int = 0
     asked: tuple[Short, ...] = ()
-    """Fields of torch's worker info that the program read there; `info`: it asked for one."""
+    """Fields of torch's worker info that the program read in it; `info`: it was asked for."""
     part: Short = ""
-    """Stands for the part of the dataset that its init function left to it; empty: none seen."""
+    """Digest of the part of the dataset that its init function left it; empty: none seen."""
     before: Digests = field(default_factory=dict)
     """Random generators before its first fetch."""
     after: Digests = field(default_factory=dict)
@@ -68,17 +73,17 @@ class LoaderWork:
     steps: int | None = None
     """Batches of a pass, as the program may ask by `len`."""
     draws: bool | None = None
-    """The work on a batch drew random numbers."""
+    """Between two fetches the main process drew random numbers; None: not looked at."""
     passes: tuple[PassItems, ...] = ()
-    """The first ones."""
+    """The first passes, three at most."""
     by_items: State = field(default_factory=dict)
-    """Changed where an item was made in the main process."""
+    """State that changed while an item was made in the main process."""
     by_program: State = field(default_factory=dict)
-    """Changed between two passes, by the main process."""
+    """State that the main process changed between two passes."""
     set_around: tuple[Short, ...] = ()
-    """What code in the loops around a pass sets of the dataset, by name; seen or not."""
+    """Names of the dataset that code in the loops around a pass sets, run or not."""
     generators: Digests = field(default_factory=dict)
-    """Of the main process at the first pass's start."""
+    """Random generators of the main process as the first pass began."""
     workers: tuple[WorkerState, ...] = ()
     """In order of their start; those of later passes too."""
 
@@ -88,17 +93,18 @@ class UpdateWork:
     """What the first updates of the optimizer that steps most did."""
 
     rates: tuple[float | None, ...] = ()
-    """Learning rate of each; None on a card."""
+    """Learning rate of each update; None where it is a tensor on a card, which is not read."""
     schedule: tuple[int, ...] = ()
-    """Steps of torch's schedulers before each."""
+    """Steps of torch's schedulers so far, at each update."""
     averages: tuple[int, ...] = ()
-    """Steps of torch's running averages of weights before each."""
+    """Moves of torch's running averages of weights so far, at each update."""
     copies: dict[Short, Finite] = field(default_factory=dict)
-    """Moves in an update of each copy of the weights that the program keeps by hand."""
+    """By name of each copy of the weights that the program keeps by hand: moves in an update."""
     edits: dict[Short, Finite] = field(default_factory=dict)
-    """Edits in an update that the program itself makes of its `gradients` and `weights`."""
+    """Edits in an update that the program makes outside of the optimizer, of `gradients` and of
+    `weights`."""
     losses: tuple[Finite, ...] = ()
-    """Sum of the losses of each of the first 16."""
+    """Sum of the losses of each of the first 16 updates."""
     settings: dict[Short, float] = field(default_factory=dict)
     """Numbers of the first parameter group but the rate: momentum, betas, weight decay."""
     batch_statistics: bool | None = None
@@ -111,7 +117,9 @@ class WorkFacts:
 
     loader: LoaderWork | None = None
     items_ms: tuple[float, float] | None = None
-    """Median time of a few items in the main process, and of the same asked for again."""
+    """Median milliseconds to make an item in the main process: first, and when asked for again.
+
+    A much quicker second time is a cache."""
     pass_items: tuple[float, ...] = ()
     """Items of each whole pass that the trial saw."""
     updates: UpdateWork | None = None
@@ -150,6 +158,6 @@ class WorkDifference:
     sentence: str
     """For users, with what was seen."""
     refused: bool
-    """The work is worth less; else the user may want the change, and it is suggested."""
+    """True if the work is worth less. Else the user may want it, and it is a suggestion."""
     of_workers: bool = False
-    """Any other number of workers differs likewise."""
+    """It comes with workers: no other number than the original's is tried after it."""

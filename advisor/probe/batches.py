@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import zlib
-from typing import Any, Iterator, Sequence
+from typing import Any, Iterator, NamedTuple, Sequence
 
 Path = tuple[Any, ...]
 """Steps into a nested value: by item or attribute."""
@@ -25,12 +25,25 @@ DEPTH = 6
 """Levels of a nested batch that are searched."""
 WIDTH = 64
 """Parts of one container that are searched."""
-ITSELF, IN_IT = 1.5, 0.5
-"""Levels that a sequence counts deeper than it is: the batch itself, and a sequence in it.
+BATCH_DEPTH, SEQUENCE_DEPTH = 1.5, 0.5
+"""Levels added to the depth of a sequence: of the batch itself, and of one inside it.
 
 Of several parts with as many entries as the batch, the least deep one is the count. A tensor is
 believed before a list beside it, since lengths of lists meet the batch by chance: a pair of
 inputs and labels is a batch of two, and one image may have as many boxes as there are images."""
+
+
+class _Part(NamedTuple):
+    """Axis that may be the batch's."""
+
+    size: float
+    depth: float
+    """Levels below the batch."""
+    path: Path
+
+
+def _shallowest(parts: list[_Part]) -> _Part:
+    return min(parts, key=lambda part: part.depth)
 
 
 class ItemCount:
@@ -49,6 +62,7 @@ class ItemCount:
         self.guessed = False
         """The batch asked for is the size of no axis, and no layer told another."""
         self._constant: float | None = None
+        """Items of every batch; None: they are counted."""
 
     def keep(self, path: Path | None, axis: int) -> None:
         """Count along `axis` of the value at `path`; without one a batch is one item."""
@@ -79,35 +93,37 @@ class ItemCount:
         second axis of it, where time comes first; an item without a batch axis; else the size
         that most first axes have.
         """
-        tensors: list[tuple[float, float, Path]] = []
-        sequences: list[tuple[float, float, Path]] = []
-        second: list[tuple[float, float, Path]] = []  # where the first axis is time
+        tensors: list[_Part] = []
+        sequences: list[_Part] = []
+        second: list[_Part] = []  # where the first axis is time
         for path, value in walk(batch):
             if is_tensor(value):
                 if len(value.shape):
-                    tensors.append((float(value.shape[0]), len(path), path))
+                    tensors.append(_Part(float(value.shape[0]), len(path), path))
                 if len(value.shape) > 1:
-                    second.append((float(value.shape[1]), len(path), path))
+                    second.append(_Part(float(value.shape[1]), len(path), path))
             elif isinstance(value, (list, tuple)) and len(path) >= self._least_depth:
-                depth = len(path) + (IN_IT if path else ITSELF)
-                sequences.append((float(len(value)), depth, path))
-        likely = [part for part in tensors + sequences if part[0] == self.expected]
-        if likely:
-            self.keep(min(likely, key=lambda part: part[1])[2], 0)
-            return likely[0][0]
-        likely = [part for part in second if part[0] == self.expected != 1]
-        if likely and self.expected is not None:
-            self.keep(min(likely, key=lambda part: part[1])[2], 1)
-            return self.expected
+                depth = len(path) + (SEQUENCE_DEPTH if path else BATCH_DEPTH)
+                sequences.append(_Part(float(len(value)), depth, path))
+        asked = self.expected
+        fitting = [part for part in tensors + sequences if part.size == asked]
+        if fitting:
+            self.keep(_shallowest(fitting).path, 0)
+            return fitting[0].size
+        # many a second axis has one entry: that is no sign of a batch of one
+        fitting = [part for part in second if part.size == asked] if asked != 1 else []
+        if fitting:
+            self.keep(_shallowest(fitting).path, 1)
+            return fitting[0].size
         pool = tensors or sequences
-        if not pool or (self.expected and (not tensors or self.expected == 1)):
+        if not pool or (asked and (not tensors or asked == 1)):
             # an item without batch dimension, or a collation that hides it
-            self._constant = self.expected or 1.0
+            self._constant = asked or 1.0
             return self._constant
-        sizes = [size for size, _, _ in pool]
-        common = max(sizes, key=lambda size: (sizes.count(size), -sizes.index(size)))
-        self.keep(pool[sizes.index(common)][2], 0)
-        self.guessed = self.expected is not None
+        sizes = [part.size for part in pool]
+        common = max(sizes, key=sizes.count)  # of equals the first
+        self.keep(pool[sizes.index(common)].path, 0)
+        self.guessed = asked is not None
         return common
 
     def believe(
@@ -120,17 +136,19 @@ class ItemCount:
         may give parts of it to its network, or several views together: then the axis stays,
         as it does where `size` is nowhere.
         """
-        parts = items == self.expected and not (size % items and items % size)
-        places = (
-            (path, axis)
-            for axis in (0, 1)
-            for path, shape in shapes
-            if shape[axis : axis + 1] == (size,)
-        )
-        self.guessed = self.guessed and size != items
-        place = None if size == items or parts else next(places, None)
-        if place is not None:
-            self.keep(*place)
+        if size == items:
+            self.guessed = False
+            return
+        divides = size % items == 0 or items % size == 0
+        if (
+            items == self.expected and divides
+        ):  # the network gets parts or views of the batch
+            return
+        for axis in (0, 1):
+            for path, shape in shapes:
+                if shape[axis : axis + 1] == (size,):
+                    self.keep(path, axis)
+                    return
 
 
 def is_tensor(value: Any) -> bool:
@@ -186,7 +204,7 @@ def tensors_in(value: Any, limit: int = 16) -> list[Any]:
 
 
 KEY = -7004
-"""Key of these hooks in torch's dicts."""
+"""Key of these hooks in torch's dicts: its own are never negative."""
 LAYERS = 96
 """Most layers observed in a call."""
 
@@ -197,8 +215,8 @@ class LayerObserver:
     def __init__(self, torch: Any, module: Any) -> None:
         self.samples: list[tuple[int, int]] = []
         """(axis, size) given to layers with a place for the batch."""
-        self.alone: bool | None = None
-        """Every layer with a place for the batch was given one sample."""
+        self.unbatched: bool | None = None
+        """Every layer with a place for the batch got one sample without it; None: no such layer."""
         self.dtypes: dict[str, int] = {}
         """Parameters of the layers by dtype of their output."""
         self.products: dict[str, float] = {}
@@ -212,9 +230,8 @@ class LayerObserver:
 
     def _seen(self, layer: Any, args: Any, output: Any) -> None:
         try:
-            first = (
-                output[0] if isinstance(output, tuple) else output
-            )  # of recurrent layers
+            # recurrent layers return their states beside the output
+            first = output[0] if isinstance(output, tuple) else output
             if getattr(first, "is_floating_point", bool)():
                 name = str(first.dtype).rsplit(".", 1)[-1]
                 self.dtypes[name] = self.dtypes.get(name, 0) + _own_size(layer)
@@ -222,16 +239,20 @@ class LayerObserver:
                 if kind is not None:
                     convolves = kind == "convolution"
                     channels = layer.out_channels if convolves else first.shape[-1]
+                    # each weight multiplies once at every position of the output
                     done = _own_size(layer) * first.numel() / max(1, int(channels))
                     self.products[kind] = self.products.get(kind, 0.0) + done
             place = _place(self._nn, layer)
             if place is not None:
                 without, axis = place
-                # of ids one behind the other
+                # an EmbeddingBag may take the ids of all bags in one row: rows are in its output
                 bags = isinstance(layer, self._nn.EmbeddingBag)
                 rows = output if bags else args[0]
                 batched = rows.dim() != without
-                self.alone = not batched and self.alone is not False
+                if batched:
+                    self.unbatched = False
+                elif self.unbatched is None:
+                    self.unbatched = True
                 if batched and axis is not None:
                     self.samples.append((axis, int(rows.shape[axis])))
         except Exception:  # a layer with unusual arguments shows nothing
@@ -248,18 +269,23 @@ class LayerObserver:
             layer._forward_hooks.pop(KEY, None)
 
     def settle(self, counter: ItemCount, inputs: Any) -> None:
-        """Let `counter` count along the batch axis of `inputs`, if shown."""
+        """Let `counter` count along the batch axis of `inputs`, if the layers showed it.
+
+        First by size and axis; else by an input that has this size in just one of its first two
+        axes, as where a network turns [batch, time] around. Layers given one sample make it one.
+        """
         shapes = list(shapes_in(inputs))
         for axis, size in self.samples:
             for path, shape in shapes:
                 if shape[axis : axis + 1] == (size,):
-                    return counter.keep(path, axis)
+                    counter.keep(path, axis)
+                    return
             for path, shape in shapes:
                 if shape[:2].count(size) == 1:
-                    return counter.keep(path, shape.index(size))
-        if self.alone:
+                    counter.keep(path, shape.index(size))
+                    return
+        if self.unbatched:
             counter.keep(None, 0)
-        return None
 
 
 def settle_recurrent(nn: Any, module: Any, counter: ItemCount, inputs: Any) -> None:
@@ -310,10 +336,11 @@ def _own_size(layer: Any) -> int:
 
 
 def _place(nn: Any, layer: Any) -> tuple[int, int | None] | None:
-    """Dimensions of a layer's input of one sample, and the batch axis of one more, if known.
+    """Axes of a layer's input for one sample, and the axis of the batch where there is one more.
 
-    None for a layer that takes any shape. A Linear tells one sample from several, but its
-    batch axis may be the first or, of time, the second.
+    The second is None where it is not fixed: a Linear tells one sample from several, but its
+    batch axis may be the first or, of time, the second. Without such a place the whole is None.
+    Zero axes: a layer that always takes a batch.
     """
     if isinstance(layer, nn.modules.conv._ConvNd):
         return len(layer.kernel_size) + 1, 0

@@ -77,7 +77,7 @@ def optimize_report(tuning: FinishedTuning) -> Report:
         cwd=str(tuning.lab.program.cwd),
         machine=tuning.machine,
         target=_aim(tuning.target),
-        target_figures=tuning.target.figures,
+        target_figures=tuning.target.datasheet,
         memory_limit_gib=state.context.memory_limit_gib,
         bottleneck_before=diagnose(
             runs_of(tuning, Candidate()),

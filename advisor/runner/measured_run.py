@@ -1,6 +1,7 @@
-"""Run of a trial: the rates of its ranks add up.
+"""Run of a trial, put together from the records of its processes.
 
-Rank 0 speaks for the rest, and a straggler for the shares.
+Rates and units of ranks add up. The shares of the time are those of the straggler, if there is
+one. All else is taken from the first rank.
 """
 
 import statistics
@@ -26,14 +27,18 @@ from advisor.runner.monitor import TrialExit
 from advisor.runner.process_records import ProcessRecord
 
 T = TypeVar("T")
-OF_THE_FIRST = ("losses", "flops", "footprint", "trace", "overrides")
-"""Facts of a record that enter the run as they are."""
+FROM_FIRST_RECORD = ("losses", "flops", "footprint", "trace", "overrides")
+"""Fields of the first rank's record that enter the run as they are."""
 TREND = 0.2
-"""Least change of a rate within its window that is said."""
-LATE_BATCHES, ALL, FEWEST_RESULTS = 2, 0.9, 8
-"""Batches that may be unwritten, share of the rest that was, and fewest results that tell."""
+"""Change of the rate within a window, as a share of it, above which a note tells it."""
+UNWRITTEN_BATCHES = 2
+"""Last batches of a run whose results may still be on their way to the disk."""
+WRITTEN_SHARE = 0.9
+"""Share of all rows that left a result, less the rows of those batches."""
+FEWEST_RESULTS = 8
+"""Fewer files or entries may be there by chance, and prove nothing of the rows."""
 HELD_UP = 0.05
-"""Least part of a step that the others wait for a straggler."""
+"""Share of a step by which a rank's own time exceeds the others' median, to be a straggler."""
 
 
 class Rank(NamedTuple):
@@ -49,12 +54,19 @@ class Rank(NamedTuple):
 
 
 def measured_run(trial: Trial, ending: TrialExit) -> Run | None:
-    """Run by pattern, probe or whole: always one way, so rates compare."""
+    """Run of an ended trial; None where nothing gives it a rate.
+
+    With a pattern in the plan only its output lines are counted, even where the probe saw steps:
+    trials of one plan then have rates of one kind. Without one the rate is the probe's. A program
+    that ran to its end in mode `whole` without such a rate is one unit, the whole run. Effects
+    and shares are the probe's in each case.
+    """
     run = probed_run(ending.processes)
     if trial.plan.unit_regex is not None:
         run = _counted(replace(run or NO_RUN, unit=trial.unit), trial, ending)
     elif run is not None and run.units_per_s:
-        run = replace(run, unit=trial.unit if run.unit == NO_RUN.unit else run.unit)
+        if run.unit == NO_RUN.unit:  # a plain sample goes by the user's name for it
+            run = replace(run, unit=trial.unit)
     elif trial.plan.mode == "whole" and ending.end == "exited" and ending.exit_code == 0:
         source = "time of the whole run: neither steps nor matching output lines were seen"
         run = replace(run or NO_RUN, unit="run")
@@ -73,7 +85,11 @@ def measured_run(trial: Trial, ending: TrialExit) -> Run | None:
 
 
 def _whole_phases(run: Run, wall_s: float) -> tuple[RunPhase, ...]:
-    """Phases with the process's start and ending; none of several ranks."""
+    """Phases of the whole process, whose seconds sum to `wall_s`; none for several ranks.
+
+    The log begins with the first finished step and ends with the last event. The time before it
+    is the phase `start`, and what is left at last is `ending`.
+    """
     if run.ranks > 1 or run.startup_s is None or not run.phases:
         return ()
     start = RunPhase(name="start", seconds=max(0.0, run.startup_s), times=1)
@@ -130,29 +146,35 @@ def probed_run(processes: Sequence[ProcessRecord]) -> Run | None:
     the one that ends a larger batch. The shares are those of the rank that the others wait for:
     on the others that wait would be told as their own work. All else is rank 0's.
     """
-    able = [Rank(p, p.measurement.run) for p in processes if p.measurement.run is not None]
-    able = [
-        rank for rank in able if rank.seconds > 0
-    ]  # a clock far off rounds a window away
-    if not able:
+    with_window = [
+        Rank(process, process.measurement.run)
+        for process in processes
+        if process.measurement.run is not None
+    ]
+    # a clock far off makes one moment of a window's start and end
+    with_window = [rank for rank in with_window if rank.seconds > 0]
+    if not with_window:
         return None
-    ranks = _of_one_job(able)
+    ranks = _of_one_job(with_window)
     lead, first = ranks[0], ranks[0].record
     rates = tuple(rank.run.units_per_s for rank in ranks)
-    all_of_them = max(1.0, first.world_size / len(ranks))  # ranks without window work, too
-    counted = sum(rank.run.units / rank.seconds for rank in ranks)
+    # ranks without a window worked too: those with one stand for them
+    ranks_a_window = max(1.0, first.world_size / len(ranks))
+    # windows differ in length: units are brought to the one of the lead, validation included
+    done_per_s = sum(rank.run.units / rank.seconds for rank in ranks)
     straggler = _straggler(ranks)
     slowest = lead if straggler is None else ranks[straggler.rank]
     memory = _known(rank.record.memory.get("allocated_gib") for rank in ranks)
     tokens = _known(rank.run.tokens_per_s for rank in ranks)
+    # of all processes: the start of a launcher is part of the job's
     starts = _known(process.boot_time for process in processes)
     first_step = min(rank.record.measurement.first_step for rank in ranks)
     of_one: dict[str, Any] = {"ceilings": first.ceilings}
     of_several = {"rank_units_per_s": rates, "rank_mem_gib": tuple(memory)}
     return replace(
         lead.run,
-        units=counted * all_of_them * lead.seconds,
-        units_per_s=sum(rates) * all_of_them,
+        units=done_per_s * ranks_a_window * lead.seconds,
+        units_per_s=sum(rates) * ranks_a_window,
         tokens_per_s=sum(tokens) if len(tokens) == len(ranks) else None,
         windows=tuple(map(sum, zip(*(rank.run.windows for rank in ranks), strict=False))),
         wait_share=slowest.run.wait_share,
@@ -167,17 +189,18 @@ def probed_run(processes: Sequence[ProcessRecord]) -> Run | None:
         straggler=straggler,
         startup_s=first_step - min(starts) if starts else None,
         window_ended_s=lead.run.window_end - min(starts) if starts else None,
-        notes=tuple(dict.fromkeys(_notes(ranks, len(able) - len(ranks)))),
-        **{name: getattr(first, name) for name in OF_THE_FIRST},
+        notes=tuple(dict.fromkeys(_notes(ranks, len(with_window) - len(ranks)))),
+        **{name: getattr(first, name) for name in FROM_FIRST_RECORD},
         **(of_one if len(ranks) == 1 else of_several),
     )
 
 
 def _straggler(ranks: Sequence[Rank]) -> Straggler | None:
-    """Rank that others await at the end of each backward pass.
+    """Rank that the others wait for at the end of each backward pass; None without one.
 
     Ranks that update together have steps of equal length. The one with most time of its own
-    comes last and need not wait.
+    comes last and need not wait. That is known only where the parts of every rank's step are,
+    so not of a job over several nodes, and told only from HELD_UP of a step on.
     """
     parts = [_parts_ms(rank) for rank in ranks if rank.record.together]
     if len(parts) < max(2, ranks[0].record.world_size) or not all(parts):
@@ -213,6 +236,7 @@ def _parts_ms(rank: Rank) -> dict[str, float]:
 
 
 def failed_effects(processes: Sequence[ProcessRecord]) -> Effects | None:
+    """Effects of a failed trial: those of its process with most steps; None if none told any."""
     telling = [process for process in processes if process.measurement.effects is not None]
     furthest = max(telling, key=lambda process: process.steps, default=None)
     return None if furthest is None else furthest.measurement.effects
@@ -226,10 +250,16 @@ def _largest(values: Iterable[float | None]) -> float | None:
     return max(filter(None, values), default=None)
 
 
-def _of_one_job(able: Sequence[Rank]) -> list[Rank]:
-    """Working process, or all ranks in order; training before inference."""
-    best = max(able, key=lambda rank: (rank.run.step_kind in TRAINING_STEPS, rank.seconds))
-    ranks = [rank for rank in able if rank is best or _side_by_side(rank, best)]
+def _of_one_job(with_window: Sequence[Rank]) -> list[Rank]:
+    """Ranks that did the job, one process a rank, in order.
+
+    They are the process with the longest window, training before inference, and those beside it.
+    Without a process group, so many single processes.
+    """
+    best = max(
+        with_window, key=lambda rank: (rank.run.step_kind in TRAINING_STEPS, rank.seconds)
+    )
+    ranks = [rank for rank in with_window if rank is best or _side_by_side(rank, best)]
     if best.record.world_size > 1:
         by_rank = {rank.record.rank: rank for rank in ranks}
         ranks = [by_rank[number] for number in sorted(by_rank)]
@@ -246,8 +276,8 @@ def _side_by_side(one: Rank, best: Rank) -> bool:
         return False
     overlap = min(one.run.window_end, best.run.window_end)
     overlap -= max(one.run.window_start, best.run.window_start)
-    together = overlap > min(one.seconds, best.seconds) / 2
-    return together and (world > 1 or one.record.ppid == best.record.ppid)
+    at_once = overlap > min(one.seconds, best.seconds) / 2
+    return at_once and (world > 1 or one.record.ppid == best.record.ppid)
 
 
 def _effects(lead: Rank, ranks: Sequence[Rank]) -> Effects:
@@ -279,15 +309,21 @@ def _work(lead: Rank) -> WorkFacts | None:
 
 
 def joined(runs: Sequence[Run]) -> Run:
-    """Run of a job over nodes, each knowing only its own ranks.
+    """Run of a job over several nodes, from the run of each node.
 
-    Each took them for typical, so the mean by ranks is the whole.
+    `probed_run` let each node's ranks stand for all ranks of the job. So each run is an estimate
+    of the whole, and units and rates are averaged by the number of ranks, not added.
     """
     first, ranks = runs[0], sum(run.ranks for run in runs)
     weights = [run.ranks for run in runs]
+    # the run of a single rank keeps no rates by rank: it is its share of the whole
     rates = [run.rank_units_per_s or (run.units_per_s * run.ranks / ranks,) for run in runs]
-    partial = {_partial(run.ranks, run.effects.world_size or ranks) for run in runs}
-    notes = (note for run in runs for note in run.notes if note not in partial)
+    # each node remarks on the ranks of the others: that is said of all nodes together
+    world = max(run.effects.world_size or ranks for run in runs)
+    of_nodes = {_partial(run.ranks, world) for run in runs}
+    notes = [note for run in runs for note in run.notes if note not in of_nodes]
+    if ranks < world:
+        notes.append(_partial(ranks, world))
     return replace(
         first,
         units=statistics.fmean((run.units for run in runs), weights),
@@ -312,16 +348,20 @@ def unfinished_note(counted: Counted) -> str:
 
 
 def finished_by_results(run: Run, unit: str) -> Run:
-    """Run whose rows of forwards are items, if each left a file or an entry of one.
+    """Count rows of forwards as finished items, if each row left a result.
 
-    The last batches may still be on their way to the disk.
+    A forward shows that a row was computed, not that an item was finished. A file for each row of
+    the window shows that, or a result file with an entry for each row of the whole run.
     """
     if run.counted != "row of a forward":
         return run
-    late = LATE_BATCHES * (run.effects.batch or 1.0)
-    left = [(run.files_in_window or 0, run.units)]
-    left += [(file.items, run.whole_units) for file in run.results]
-    if not any(many >= max(FEWEST_RESULTS, ALL * rows - late) for many, rows in left):
+    unwritten = UNWRITTEN_BATCHES * (run.effects.batch or 1.0)
+    results_and_rows = [(run.files_in_window or 0, run.units)]
+    results_and_rows += [(file.items, run.whole_units) for file in run.results]
+    if not any(
+        results >= max(FEWEST_RESULTS, WRITTEN_SHARE * rows - unwritten)
+        for results, rows in results_and_rows
+    ):
         return run
     return replace(
         run,

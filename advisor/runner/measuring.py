@@ -102,7 +102,7 @@ class Measuring:
         advice = advise(log, self._plan, begun - log.clock, optimizers_built=built)
         # of this thread alone: a host that gives it no CPU must not delay the next look
         spent_s = (time.thread_time() - at_work_s) / SPENT_SHARE
-        process.next_look = clock.now() + max(advice.need_s, SHORTEST_LOOK_S, spent_s)
+        process.next_look = clock.now() + max(advice.look_in_s, SHORTEST_LOOK_S, spent_s)
         if advice.phase == "full":
             self._at_end()
         if advice.phase == "count":

@@ -1,4 +1,4 @@
-"""Path tables: passed sockets, caches and system trees."""
+"""Paths with rules of their own in a sandbox: devices, kernel file systems, caches, MPS pipes."""
 
 import os
 import re
@@ -11,24 +11,26 @@ SYSTEM_TREES = ("/proc", "/sys", "/dev")
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  the kernel's name for it
 
-DISKS = re.compile(
+HARMFUL = re.compile(
     r"sg\d+|bsg|ng\d+n\d+|nvme\d+|raw|rawctl|mtd\w*|mem|kmem|port|kmsg"  # disks and memory, raw
     r"|loop-control|mapper|watchdog\d*|uinput|uhid|cpu_dma_latency|userfaultfd"
     r"|ipmi\d*|tpm\w*|nvram|snapshot"
 )
-"""Devices beside those of blocks that reach more than the program's own work.
+"""Names of character devices that no program of a sandbox may write to.
 
-They write to disks without the file system or to the machine's memory, play its keyboard, keep
-its clock, keys and power states, or let whoever reads the program's memory wait for the program.
+They reach disks without the file system (`sg0`), the machine's memory (`mem`), its keyboard
+(`uinput`), and its clock, keys and power states (`watchdog`, `tpm0`, `cpu_dma_latency`). By
+`userfaultfd` a program could make those wait that read its memory. Block devices are known by
+their type.
 """
 
 
 CONSOLES = re.compile(r"tty\d+|vcs\w*")
-"""The machine's own screens: 70 devices that no program of a trial needs."""
+"""The machine's own screens: 70 devices that no program needs, so none may be written."""
 
 
 TERMINALS = re.compile(r"tty\w+|vcs\w*|hvc\d+|console")
-"""Where users type and read, beside those of windows and connections, which `pts` holds."""
+"""Terminals with a device of their own. Those of windows and connections are in /dev/pts."""
 
 
 def terminals() -> tuple[str, ...]:
@@ -43,9 +45,10 @@ def shut_devices() -> tuple[str, ...]:
 
 
 def open_devices(*, foreign: bool = False) -> tuple[str, ...]:
-    """Return what below /dev a program may write to, such as GPUs.
+    """Return devices below /dev that a program may write to, such as GPUs.
 
-    A `foreign` one can open no terminal: those in use are in the folder of new ones.
+    `foreign`: the program may be hostile and gets no terminal. All of /dev/pts is kept from it,
+    since a terminal of its own would lie beside those in use.
     """
     paths = (path for path, shut in _devices("/dev") if not shut)
     left_out = {"/dev/pts", "/dev/tty", *terminals()} if foreign else set()
@@ -57,7 +60,11 @@ def open_devices(*, foreign: bool = False) -> tuple[str, ...]:
 
 
 def _devices(folder: str) -> Iterator[tuple[str, bool]]:
-    """Yield entries, and whether they are shut; folders with a block device one by one."""
+    """Yield what lies in `folder`: the path, and whether it is shut.
+
+    A folder stands for all in it, unless it holds a block device: then its entries come one by
+    one. Links are left out.
+    """
     try:
         with os.scandir(folder) as entries:
             ordered = sorted(entries, key=lambda entry: entry.name)
@@ -66,9 +73,9 @@ def _devices(folder: str) -> Iterator[tuple[str, bool]]:
     for entry in ordered:
         if entry.is_symlink():
             continue
-        shut = bool(DISKS.fullmatch(entry.name)) or _is_block(entry.path)
-        inside = entry.is_dir(follow_symlinks=False) and entry.path != SHARED_MEMORY
-        if not shut and inside and _holds_blocks(entry.path):
+        shut = bool(HARMFUL.fullmatch(entry.name)) or _is_block(entry.path)
+        may_hold = entry.is_dir(follow_symlinks=False) and entry.path != SHARED_MEMORY
+        if not shut and may_hold and _holds_blocks(entry.path):
             yield from _devices(entry.path)
         else:
             yield entry.path, shut
@@ -94,17 +101,22 @@ PSEUDO = {
     "devtmpfs", "efivarfs", "fusectl", "hugetlbfs", "mqueue", "nsfs", "proc", "pstore",
     "rpc_pipefs", "securityfs", "selinuxfs", "sysfs", "tracefs",
 }  # fmt: skip
+"""File system types without files of the user's: an overlay lets their mounts pass."""
 
 
 class Cache(NamedTuple):
+    """Cache of a library, known by the variable that names its folder."""
+
     variable: str
     default: str | None
+    """Its folder where the variable is unset; None: it then lies in another cache, in TMPDIR or
+    beside the code, and has no entry of its own."""
     rebuilt: bool
-    """Missing files are computed again; else they were downloaded."""
+    """True if missing files are computed again, False if they were downloaded."""
 
 
 INDUCTOR = "TORCHINDUCTOR_CACHE_DIR"
-"""Its cache lies below TMPDIR where this is unset."""
+"""Variable of TorchInductor's compile cache, which lies in TMPDIR where it is unset."""
 CACHES = (
     Cache("XDG_CACHE_HOME", "~/.cache", rebuilt=False),
     Cache("HF_HOME", "~/.cache/huggingface", rebuilt=False),
@@ -135,7 +147,7 @@ DOWNLOADS: dict[str, tuple[str, ...]] = {
 All other caches that are not rebuilt hold downloads alone.
 """
 MADE = ("HF_HOME", "TORCH_HOME")
-"""Of these an absent `hub` is made before a trial, which could not make it."""
+"""Caches whose absent `hub` is made before a trial: Landlock grants only what exists."""
 
 
 def downloads(environ: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
@@ -143,14 +155,16 @@ def downloads(environ: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
     for cache, folder in caches(environ):
         if cache.rebuilt:
             continue
-        for name in DOWNLOADS.get(cache.variable, ("",)):
-            yield (
-                os.path.join(folder, name).rstrip("/"),
-                cache.variable in MADE and name == "hub",
-            )
+        names = DOWNLOADS.get(cache.variable)
+        if names is None:  # the cache holds nothing else
+            yield folder, False
+            continue
+        for name in names:
+            yield os.path.join(folder, name), cache.variable in MADE and name == "hub"
 
 
 def caches(environ: Mapping[str, str]) -> Iterator[tuple[Cache, str]]:
+    """Yield each cache whose folder is known, with that folder."""
     home = environ.get("HOME") or os.path.expanduser("~")
     for cache in CACHES:
         folder = environ.get(cache.variable) or cache.default
@@ -165,23 +179,27 @@ def mps_pipes(environ: Mapping[str, str]) -> str | None:
 
 
 def around(protected: Iterable[str]) -> tuple[str, ...]:
-    """Return siblings of `protected` on every level."""
+    """Return what lies beside `protected` and beside each folder above them.
+
+    Landlock can only grant. To keep a place out, all around it is granted: what lies beside it,
+    beside its parent, and so on up to the root. The kernel's own trees and links are left out.
+    """
     protected = sorted(set(protected))
-    levels = {
+    above = {
         parent
         for path in protected
         for parent in parents(path)
         if not any(is_within(parent, place) for place in protected)
     }
-    others, kept_open = {*levels, *protected, *SYSTEM_TREES}, []
-    for level in sorted(levels):
+    withheld, granted = {*above, *protected, *SYSTEM_TREES}, []
+    for folder in sorted(above):
         try:
-            with os.scandir(level) as entries:
+            with os.scandir(folder) as entries:
                 beside = sorted(entry.path for entry in entries if not entry.is_symlink())
         except OSError:
             continue
-        kept_open += [path for path in beside if path not in others]
-    return tuple(kept_open)
+        granted += [path for path in beside if path not in withheld]
+    return tuple(granted)
 
 
 def parents(path: str) -> Iterator[str]:

@@ -87,11 +87,13 @@ def test_a_config_in_a_folder_that_takes_no_file_is_one_clear_error(make_trial) 
 
 def test_the_environment_is_the_users_with_trackers_apart(make_trial) -> None:
     """Trackers are offline; one that is switched off stays off. Paths are only put in front of."""
-    trial = make_trial("true", env=(("WANDB_MODE", "online"), ("FLAVOUR", "mint")))
+    given = (("WANDB_MODE", "online"), ("CLEARML_OFFLINE_MODE", "disabled"), ("FLAVOUR", "mint"))
+    trial = make_trial("true", env=given)
     mine = {"PATH": "/mine/bin:/bin", "PYTHONPATH": "/mine/lib", "SWANLAB_MODE": "disabled"}
     env = dict(prepare(trial, mine).env)
     assert env["WANDB_MODE"] == "offline"
     assert env["SWANLAB_MODE"] == "disabled"
+    assert env["CLEARML_OFFLINE_MODE"] == "disabled", "a workload's own variables count too"
     assert env["MLFLOW_TRACKING_URI"].startswith(f"file://{trial.scratch}")
     assert env["FLAVOUR"] == "mint"
     site, *rest = env["PYTHONPATH"].split(":")

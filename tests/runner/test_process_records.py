@@ -14,7 +14,7 @@ from advisor.analysis.measurement import NO_RUN, Measurement, effects_of
 from advisor.history import History
 from advisor.model import MeasurePlan, Run, Shares, Straggler
 from advisor.probe.recorder import VERSION
-from advisor.runner.measured_run import probed_run
+from advisor.runner.measured_run import joined, probed_run
 from advisor.runner.process_records import LARGEST_BYTES, ProcessRecord, Records, parse
 from tests.runner.conftest import failed, measured
 
@@ -362,3 +362,14 @@ def test_whatever_stands_in_a_record_it_becomes_a_run_or_none(name) -> None:
         assert all(isinstance(one.caught, tuple) for one in records)
         found = probed_run(records)
         assert found is None or math.isfinite(found.units_per_s)
+
+
+@pytest.mark.parametrize(("on_each", "missing"), [((2, 2), False), ((1, 2), True)])
+def test_ranks_that_no_node_measured_are_told_once_for_the_job(on_each, missing) -> None:
+    """Each node remarks on the ranks of the others, which is no remark on the job."""
+    runs = [
+        run_of(*(process(10 + rank, 10.0, rank=rank, world_size=4) for rank in range(many)))
+        for many in on_each
+    ]
+    notes = [note for note in joined(runs).notes if "ranks have a window" in note]
+    assert notes == (["3 of 4 ranks have a window: the rate is 4 times their mean"] * missing)
