@@ -78,6 +78,10 @@ class LoaderWork:
     """The first passes, three at most."""
     by_items: State = field(default_factory=dict)
     """State that changed while an item was made in the main process."""
+    by_loop: State = field(default_factory=dict)
+    """State that the main process changed between two batches of a pass."""
+    set_inside: tuple[Short, ...] = ()
+    """Names of the dataset that code in the loop over its batches sets, run or not."""
     by_program: State = field(default_factory=dict)
     """State that the main process changed between two passes."""
     set_around: tuple[Short, ...] = ()
@@ -120,6 +124,8 @@ class WorkFacts:
     """Median milliseconds to make an item in the main process: first, and when asked for again.
 
     A much quicker second time is a cache."""
+    items_alike: bool | None = None
+    """Those items came equal both times, so no generator's state decides what they are."""
     pass_items: tuple[float, ...] = ()
     """Items of each whole pass that the trial saw."""
     updates: UpdateWork | None = None

@@ -1,10 +1,11 @@
-"""Whether items of a dataset come quicker when they are asked for again.
+"""Whether items of a dataset come quicker, or as others, when they are asked for again.
 
 What a dataset keeps may lie where no reading of its attributes comes: in a library's own
 memory. It pays from the second pass on, which a short trial may not reach, and workers that
 begin anew with each pass never have it. So a few items are timed twice after the window. A
 forked copy of the process asks for them first: what the disk's cache gains is paid by then, and
-is workers' too.
+is workers' too. What comes is compared as well: where items come again as they were, and leave
+every random generator as before, each of them seeds what it draws from.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import signal
 from statistics import median
 from typing import Any
 
+from . import batches, dataset_state, work_facts
 from .clocks import clock, sleep
 from .session import Session
 
@@ -26,29 +28,45 @@ LONGEST_S = 2.0
 """No more items are asked for after so long; the copy may take twice as long."""
 
 
-def times_ms(session: Session, dataset: Any) -> tuple[float, float] | None:
-    """Median times of items and of the same again; None where that cannot be told."""
+def answers(session: Session, dataset: Any) -> dict[str, Any]:
+    """`items_ms`: median times of items and of the same again; `items_alike`: they came equal,
+    and left the random generators as the first time.
+
+    Empty where that cannot be told.
+    """
     count = len(dataset)
     places = sorted({number * count // ITEMS for number in range(ITEMS)})
     if len(places) < FEWEST or not _asked_in_a_copy(session, dataset, places):
-        return None
-    first_s = _times_s(dataset, places)
-    if len(first_s) < FEWEST:
-        return None
-    again_s = _times_s(dataset, places[: len(first_s)])
-    return 1000 * median(first_s), 1000 * median(again_s)
+        return {}
+    first = _asked(session, dataset, places)
+    if len(first) < FEWEST:
+        return {}
+    again = _asked(session, dataset, places[: len(first)])
+    times_ms = [1000 * median(seconds for seconds, _ in asked) for asked in (first, again)]
+    old, new = ([content for _, content in asked] for asked in (first, again))
+    alike = old == new if all(numbers for numbers, _ in old) else None
+    return {"items_ms": times_ms, "items_alike": alike}
 
 
-def _times_s(dataset: Any, places: list[int]) -> list[float]:
-    """Seconds that each item takes, until all together take too long."""
-    times_s: list[float] = []
+def _asked(
+    session: Session, dataset: Any, places: list[int]
+) -> list[tuple[float, tuple[list[int], dict[str, str]]]]:
+    """Seconds that each item takes, numbers that stand for it, and the generators after it.
+
+    Ends where all together take too long.
+    """
+    asked: list[tuple[float, tuple[list[int], dict[str, str]]]] = []
+    left_s = LONGEST_S
     for place in places:
         begun = clock()
-        dataset[place]
-        times_s.append(clock() - begun)
-        if sum(times_s) > LONGEST_S:
+        item = dataset[place]
+        seconds = clock() - begun
+        generators = dataset_state.generators(work_facts.state_of(session, dataset, None))
+        asked.append((seconds, (batches.rows(item, 0), generators)))
+        left_s -= seconds
+        if left_s < 0:
             break
-    return times_s
+    return asked
 
 
 def _asked_in_a_copy(session: Session, dataset: Any, places: list[int]) -> bool:
@@ -57,7 +75,7 @@ def _asked_in_a_copy(session: Session, dataset: Any, places: list[int]) -> bool:
     if not child:
         try:
             session.muted = True
-            _times_s(dataset, places)
+            _asked(session, dataset, places)
         finally:
             session.leave(0)
     until = clock() + 2 * LONGEST_S

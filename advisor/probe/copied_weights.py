@@ -18,6 +18,7 @@ from statistics import median
 from typing import Any, Iterator
 
 from . import call_sites
+from .dataset_state import globals_of
 from .session import Session
 
 # By judgement: copies show in the first updates, and later steps must cost nothing.
@@ -95,7 +96,8 @@ def find(session: Session, optimizer: Any) -> None:
     """Find copies of the weights that `optimizer` moves; called in its first steps."""
     if session.updates not in LOOKS or session.capture is not None:
         return
-    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+    given = [weight for group in optimizer.param_groups for weight in group["params"]]
+    weights = [each for each in given if each.requires_grad]  # a frozen one may be a copy
     names = {copy.name for copy in session.copies}
     frame: Any = sys._getframe()
     while frame is not None and len(session.copies) < COPIES:
@@ -124,7 +126,7 @@ def _variables(frame: Any) -> dict[str, Any]:
     if not code.co_flags & inspect.CO_NEWLOCALS:
         variables: dict[str, Any] = frame.f_locals
         return variables
-    if ASKING & set(code.co_names):
+    if ASKING & set(globals_of(code)):  # `network.eval()` asks for nothing
         return {}
     kept = frame.f_locals
     variables = dict(kept)
@@ -172,6 +174,8 @@ def _parts(torch: Any, value: Any) -> Iterator[tuple[str, Any, Any]]:
     if isinstance(value, torch.nn.Module):
         for name, tensor in value.named_parameters():
             yield f".{name}", tuple((False, part) for part in name.split(".")), tensor
+        for name, part in value.named_children():  # a target network may lie in the network
+            yield f".{name}", ((False, name),), part
     if isinstance(value, dict):
         for key, part in islice(list(value.items()), VISITED):
             yield f"[{key!r}]", ((True, key),), part

@@ -111,6 +111,22 @@ def settable(roots: dict[str, Any]) -> tuple[set[str], set[str]]:
     return attributes, methods
 
 
+def unread(roots: dict[str, Any]) -> set[str]:
+    """Attributes that the making of items sets, and never reads but to add to them.
+
+    What is only counted, as for a log, may be counted by each worker for itself.
+    """
+    stored: set[str] = set()
+    loaded: set[str] = set()
+    for _, value, own in _walk(roots):
+        kind = type(value)
+        for method in _methods(kind) if own and _is_own(kind) else ():
+            sets, reads = loop_code.attributes(method.__code__)
+            stored |= sets
+            loaded |= reads
+    return set() if "*" in loaded else stored - loaded
+
+
 def changes(before: State, after: State, *, opened: bool = False) -> dict[str, str]:
     """Paths that differ, with their kind.
 
@@ -126,10 +142,11 @@ def changes(before: State, after: State, *, opened: bool = False) -> dict[str, s
     }
 
 
-def growth(path: str, before: State, after: State) -> int:
-    """By how much a whole number grew; 0 for any other value."""
+def growth(path: str, before: State, after: State) -> float:
+    """By how much a number grew; 0 for any other value."""
     old, new = before[path][1], after[path][1]
-    return max(0, new - old) if type(old) is int and type(new) is int else 0
+    numbers = type(old) in (int, float) and type(new) in (int, float)
+    return float(max(0, new - old)) if numbers else 0.0
 
 
 def generators(state: State) -> dict[str, str]:
@@ -169,6 +186,8 @@ def _facts(path: str, value: Any) -> Iterator[tuple[str, tuple[str, Any]]]:
         except Exception:
             pass
     elif isinstance(value, CONTAINERS):
+        if _holds_handles(value):
+            return
         size = _size(value)
         # Places to fill are no items. `list.count` would compare, which is the items' own code.
         places = list.__iter__(value) if isinstance(value, list) and size <= COUNTED else ()
@@ -184,6 +203,27 @@ def _facts(path: str, value: Any) -> Iterator[tuple[str, tuple[str, Any]]]:
         content = _array(value)
         if content is not None:
             yield path, ("array", content)
+
+
+HANDLES = ("_io", "mmap", "zipfile", "tarfile", "h5py", "lmdb", "sqlite3", "_sqlite3")
+"""Modules of files that stay open: each worker opens its own, and that costs once."""
+
+
+def _holds_handles(value: Any) -> bool:
+    """Return True for a container of open files, whose growth keeps no item."""
+    parts = (
+        [part for _, part in itertools.islice(dict.items(value), PLACES)]
+        if isinstance(value, dict)
+        else [part for _, part in _spread(value)]
+        if isinstance(value, (list, tuple, deque))
+        else []
+    )
+    return bool(parts) and all(
+        type(part).__module__.partition(".")[0] in HANDLES
+        or type(part).__name__ == "memmap"
+        for part in parts
+        if part is not None
+    )
 
 
 def _array(value: Any) -> Any:
@@ -303,7 +343,7 @@ def _named(function: Any) -> Iterator[tuple[str, Any, bool]]:
     if not isinstance(function, types.FunctionType) or not _written_here(function):
         return
     variables = function.__globals__
-    for name in _globals_of(function.__code__):
+    for name in globals_of(function.__code__):
         part = variables.get(name)
         if isinstance(part, types.ModuleType):
             for inner in function.__code__.co_names if _is_written_here(part) else ():
@@ -321,7 +361,7 @@ def _named(function: Any) -> Iterator[tuple[str, Any, bool]]:
 
 
 @functools.lru_cache(maxsize=None)
-def _globals_of(code: types.CodeType) -> tuple[str, ...]:
+def globals_of(code: types.CodeType) -> tuple[str, ...]:
     """Global variables that `code` reads; `co_names` has its attributes, too."""
     reads = (
         instruction.argval

@@ -125,7 +125,7 @@ class Diagnosis:
                 self._session.facts["ceilings"].append({"workers": workers, **ceiling})
 
     def _ask_twice(self, facts: dict[str, Any], dataset: Any) -> None:
-        """Time items twice where the main process makes them, and any number is an item."""
+        """Ask for items twice where the main process makes them, and any number is an item."""
         if (
             facts["work"].iterable
             or facts["arguments"].get("num_workers")
@@ -133,7 +133,7 @@ class Diagnosis:
         ):
             return
         try:
-            self._session.facts["items_ms"] = asked_twice.times_ms(self._session, dataset)
+            self._session.facts.update(asked_twice.answers(self._session, dataset))
         except Exception:  # its samplers give no numbers, or it needs the program's loop
             pass
 

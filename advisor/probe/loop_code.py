@@ -38,6 +38,57 @@ def around() -> tuple[set[str], set[str]]:
     return stored, loaded
 
 
+def inside() -> tuple[set[str], set[str]]:
+    """The same of the loop whose pass is about to begin.
+
+    That is the first `for` behind the instruction at which the innermost function of the program
+    waits: the iterator of its data is made just before it.
+    """
+    frame: Any = sys._getframe()
+    while frame is not None and call_sites.is_foreign(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None:
+        return set(), set()
+    stored, loaded = _in_next_loop(frame.f_code, frame.f_lasti)
+    return set(stored), set(loaded)
+
+
+@functools.lru_cache(maxsize=256)
+def _in_next_loop(code: types.CodeType, at: int) -> tuple[frozenset[str], frozenset[str]]:
+    """Names that are set, and loaded, in the first `for` of `code` from the offset `at` on."""
+    every = list(dis.get_instructions(code))
+    loop = next((i for i in every if i.opname == "FOR_ITER" and i.offset >= at), None)
+    body = [i for i in every if loop and loop.offset < i.offset < loop.argval]
+    stored = frozenset(i.argval for i in body if i.opname == SETS_ATTRIBUTE)
+    return stored, frozenset(i.argval for i in body if i.opname in LOADS)
+
+
+@functools.lru_cache(maxsize=256)
+def attributes(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
+    """Attributes that `code` sets, and those that it reads but to add to them.
+
+    `self.seen += 1` reads a copy of the object on the stack. "*": it may read any, by its name.
+    """
+    stored: set[str] = set()
+    loaded: set[str] = set()
+    before = ""
+    for instruction in dis.get_instructions(code):
+        name = instruction.opname
+        if name == SETS_ATTRIBUTE:
+            stored.add(instruction.argval)
+        elif name in LOADS and before not in ("COPY", "DUP_TOP"):
+            loaded.add(instruction.argval)
+        before = name
+    if {"getattr", "vars", "__dict__", "__getattribute__"} & set(code.co_names):
+        loaded.add("*")
+    for constant in code.co_consts:  # functions inside, and comprehensions
+        if isinstance(constant, types.CodeType):
+            sets, reads = attributes(constant)
+            stored |= sets
+            loaded |= reads
+    return frozenset(stored), frozenset(loaded)
+
+
 @functools.lru_cache(maxsize=256)
 def _in_loops(code: types.CodeType, at: int) -> tuple[frozenset[str], frozenset[str]]:
     """Names that are set, and loaded, in the loops of `code` around the offset `at`."""

@@ -14,6 +14,7 @@ from collections import Counter
 from statistics import median
 from typing import Any, Callable
 
+from . import call_sites
 from .module_facts import any_compiled
 from .session import Session
 
@@ -40,6 +41,8 @@ class Watched:
         """Steps of its own optimizer since it is watched, and looks."""
         self._stepping = False
         """Its optimizer steps: what moves then is no edit, however often a closure runs."""
+        self._passes: Counter[int] = Counter()
+        """Backward passes of each update in which hooks of the program got the gradient."""
         self._handles = [
             weight.register_hook(self._before_backward),
             weight.register_post_accumulate_grad_hook(self._after_backward),
@@ -48,6 +51,7 @@ class Watched:
     def _before_backward(self, gradient: Any) -> None:
         """Autograd is about to add to the gradient; returns None, so that it stays what it is."""
         self.carefully(self.look)
+        self.carefully(self._count_hooked)
 
     def _after_backward(self, weight: Any) -> None:
         self.carefully(self._leave_gradient)
@@ -60,6 +64,12 @@ class Watched:
                     call()
         except Exception:
             self.stop()
+
+    def _count_hooked(self) -> None:
+        """Count a gradient that the program's own hooks may change before it is added."""
+        hooks = getattr(self._weight, "_backward_hooks", None) or {}
+        if not self._stepping and any(map(_is_of_program, hooks.values())):
+            self._passes[self._updates] += 1
 
     def _leave_gradient(self) -> None:
         if not self._stepping and _is_plain(self._session.torch, self._weight.grad):
@@ -109,7 +119,17 @@ class Watched:
         for name, update, left, found in self._changes:
             if update < self._updates:
                 counted.setdefault(name, Counter())[update] += _differ(left, found)
-        return {name: float(median(each.values())) for name, each in counted.items()}
+        whole = [many for update, many in self._passes.items() if update < self._updates]
+        edits = {name: float(median(each.values())) for name, each in counted.items()}
+        if whole:
+            edits["gradients"] = max(float(median(whole)), edits.get("gradients", 0.0))
+        return edits
+
+
+def _is_of_program(hook: Any) -> bool:
+    """Return True for a function that the program itself wrote."""
+    code = getattr(getattr(hook, "__func__", hook), "__code__", None)
+    return code is not None and not call_sites.is_foreign(code.co_filename)
 
 
 def _is_plain(torch: Any, tensor: Any) -> bool:

@@ -46,6 +46,8 @@ CURRENT = "_gpu_advisor_pass"
 """Attribute of a loader's iterator."""
 FETCHED = "_gpu_advisor_fetches"
 """Attribute of torch's fetcher: fetches so far."""
+LEFT = "_gpu_advisor_left"
+"""Attribute of torch's fetcher: the dataset's state as the latest fetch left it."""
 LOCAL = ("id", "num_workers", "seed", "dataset", "rng", "worker_method")
 """Fields of torch's WorkerInfo, in versions that have them."""
 
@@ -92,10 +94,16 @@ class LoaderWatch:
         self.passes: list[Pass] = []
         self.by_items: dict[str, str] = {}
         """State that making an item changed, with its kind."""
-        self.grown: dict[str, list[tuple[int, int]]] = {}
+        self.grown: dict[str, list[tuple[int, float]]] = {}
         """Fetch of a pass, and by how much it made each plain value grow."""
+        self.by_loop: dict[str, str] = {}
+        """State that changed between two fetches of a pass."""
         self.by_program: dict[str, str] = {}
         """State that changed between two passes."""
+        self.set_inside: list[str] = []
+        """Attributes that the loop over the batches sets."""
+        self.unread: set[str] = set()
+        """Attributes that no code which makes items reads, so that it may count in them."""
         self.set_around: list[str] = []
         """Attributes that the loops around a pass set, and methods that do it."""
         self.name = ""
@@ -117,17 +125,17 @@ class LoaderWatch:
                 self.grown.setdefault(path, []).append((number, more))
 
     def kind_of(self, path: str, kind: str) -> str:
-        """A count grows by as much in each fetch; one that starts, in a pass's first only.
+        """A count grows in each fetch; one that starts, in a pass's first only.
 
         Any other value may be that of the latest item, as of a file that stays open.
         """
         grown = self.grown.get(path, [])
-        if not grown or min(more for _, more in grown) < 1:
+        if not grown or min(more for _, more in grown) <= 0:
             return kind
         later = [more for number, more in grown if number > 1]
         if not later:
             return "start"
-        return "count" if len(set(later)) == 1 < len(later) else kind
+        return "count" if len(later) > 1 else kind
 
     def content(self, session: Session) -> dict[str, Any]:
         return {
@@ -137,8 +145,16 @@ class LoaderWatch:
             "draws": self.draws,
             "passes": [pass_.content() for pass_ in self.passes],
             "by_items": {
-                path: self.kind_of(path, kind) for path, kind in self.by_items.items()
+                path: self.kind_of(path, kind)
+                for path, kind in self.by_items.items()
+                if kind != "value" or path.rpartition(".")[-1] not in self.unread
             },
+            "by_loop": {
+                path: kind
+                for path, kind in self.by_loop.items()
+                if path not in self.by_items
+            },
+            "set_inside": self.set_inside,
             "by_program": dict(self.by_program),
             "set_around": self.set_around,
             "generators": dataset_state.generators(self.passes[0].start)
@@ -194,9 +210,11 @@ def _fetching(session: Session) -> Any:
         self.__dict__[FETCHED] = number
         before: dataset_state.State = {}
         try:
-            before = _state(session, self.dataset, self.collate_fn)
+            before = state_of(session, self.dataset, self.collate_fn)
         except Exception as problem:
             session.fail(problem)
+        if number > 1 and not session.is_muted():
+            session.attempt(_left_alone, session, self, before)
         try:
             return original(self, index)
         finally:
@@ -205,7 +223,7 @@ def _fetching(session: Session) -> Any:
     return fetch
 
 
-def _state(session: Session, dataset: Any, collate: Any) -> dataset_state.State:
+def state_of(session: Session, dataset: Any, collate: Any) -> dataset_state.State:
     """State of what makes items, and of the process's own random generators."""
     random = sys.modules.get("random")
     numpy: Any = sys.modules.get("numpy.random.mtrand")
@@ -220,8 +238,22 @@ def _state(session: Session, dataset: Any, collate: Any) -> dataset_state.State:
     )
 
 
+def _left_alone(session: Session, fetcher: Any, before: Any) -> None:
+    """Note what the loop over the batches did to the dataset since the latest fetch."""
+    changed = dataset_state.changes(fetcher.__dict__.get(LEFT, {}), before)
+    own = {
+        p: kind for p, kind in changed.items() if p.startswith(("dataset", "collate_fn"))
+    }
+    name = type(fetcher.dataset).__name__
+    for facts in session.loaders if own else ():
+        if facts["dataset"] == name:
+            facts["work"].by_loop.update(own)
+
+
 def _fetched(session: Session, fetcher: Any, number: int, before: Any) -> None:
-    after = _state(session, fetcher.dataset, fetcher.collate_fn)
+    after = state_of(session, fetcher.dataset, fetcher.collate_fn)
+    if number < FETCHES and not session.is_muted():
+        fetcher.__dict__[LEFT] = after
     changed = dataset_state.changes(before, after)
     if number == 1:  # files are opened, and nothing was kept before
         changed = {path: kind for path, kind in changed.items() if kind in FIRSTS}
@@ -257,7 +289,7 @@ def _initialised(
 ) -> None:
     before: dataset_state.State = {}
     try:
-        before = _state(session, dataset, None)
+        before = state_of(session, dataset, None)
     except Exception as problem:
         session.fail(problem)
     init(number)
@@ -270,7 +302,7 @@ def _parted(session: Session, dataset: Any, workers: int, before: Any) -> None:
     A part is what is left of a container, or a place among as many as there are workers. A
     plain number alone may be a seed.
     """
-    after = _state(session, dataset, None)
+    after = state_of(session, dataset, None)
     changed = {
         path: after[path]
         for path, kind in dataset_state.changes(before, after, opened=True).items()
@@ -305,6 +337,12 @@ def _questions(torch: Any, session: Session) -> None:
     for owner in (worker, data, sys.modules[f"{torch.__name__}.utils.data.dataloader"]):
         if hasattr(owner, "get_worker_info"):
             session.patches.wrap(owner, "get_worker_info")(get_worker_info)
+
+    @session.patches.wrap(torch, "initial_seed")
+    def initial_seed(original: Any) -> Any:
+        if session.is_muted():  # a worker's, which differs from pass to pass
+            session.attempt(_asked, session, "initial_seed")
+        return original()
 
 
 def _watched(session: Session, info: Any) -> Any:
@@ -417,7 +455,7 @@ def begins(session: Session, facts: dict[str, Any], iterator: Any, loader: Any) 
         iterator.__dict__[CURRENT] = LATER
         return
     current = iterator.__dict__.setdefault(CURRENT, Pass())
-    current.start = _state(session, loader.dataset, loader.collate_fn)
+    current.start = state_of(session, loader.dataset, loader.collate_fn)
     if work.passes:
         before = work.passes[-1]
         changed = dataset_state.changes(before.end or before.start, current.start)
@@ -435,11 +473,14 @@ def begins(session: Session, facts: dict[str, Any], iterator: Any, loader: Any) 
 
 
 def _look_around(work: LoaderWatch, loader: Any) -> None:
-    """Note what the loops around the first pass set of its dataset."""
+    """Note what the loops around the first pass, and the one over it, set of its dataset."""
     stored, loaded = loop_code.around()
+    stored_inside, loaded_inside = loop_code.inside()
     roots = {"dataset": loader.dataset, "collate_fn": loader.collate_fn}
     attributes, methods = dataset_state.settable(roots)
     work.set_around = sorted((stored & attributes) | (loaded & methods))
+    work.set_inside = sorted((stored_inside & attributes) | (loaded_inside & methods))
+    work.unread = dataset_state.unread(roots)
 
 
 def begins_again(session: Session, iterator: Any, loader: Any) -> None:
@@ -496,7 +537,7 @@ def ended(session: Session, iterator: Any) -> None:
     current = iterator.__dict__.get(CURRENT)
     if current not in (None, LATER):
         current.whole = True
-        current.end = _state(session, iterator._dataset, iterator._collate_fn)
+        current.end = state_of(session, iterator._dataset, iterator._collate_fn)
 
 
 # Of updates

@@ -304,7 +304,11 @@ def _work(lead: Rank) -> WorkFacts | None:
     ranks = record.world_size if record.together else 1
     samples = None if work.update_samples is None else work.update_samples * ranks
     return replace(
-        work, updates=record.work, update_samples=samples, items_ms=record.items_ms
+        work,
+        updates=record.work,
+        update_samples=samples,
+        items_ms=record.items_ms,
+        items_alike=record.items_alike,
     )
 
 

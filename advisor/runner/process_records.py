@@ -124,6 +124,8 @@ class ProcessRecord:
     ceilings: tuple[LoaderCeiling, ...] = ()
     items_ms: tuple[Finite, Finite] | None = None
     """Times of a few items of the loader's data, and of the same asked for again."""
+    items_alike: bool | None = None
+    """The same items came as they were when they were asked for again."""
     flops: Flops | None = None
     footprint: Footprint | None = None
     trace: dict[str, object] | None = None

@@ -25,8 +25,10 @@ from advisor.tuner import policy
 
 KINDS = ("drawn", "came")
 """Numbers that stand for items: indices, and content."""
-SHARDS = {"num_workers", "dataset"}
-"""Fields of the worker's info without which a stream cannot be shared out."""
+SHARDS = {"id", "num_workers"}
+"""Fields of the worker's info without which a worker cannot take its part of a stream."""
+SEEDS = {"seed", "initial_seed"}
+"""What a worker asks for to seed a generator otherwise in each worker and pass."""
 Differences = Iterator[WorkDifference]
 
 
@@ -143,12 +145,12 @@ def unsharded(compared: Compared) -> Differences:
     if is_same_pass(before, after) or work.endless:
         return
     asked = {field for state in work.workers for field in state.asked}
-    if asked & SHARDS or has_own_parts(work.workers):
+    if asked >= SHARDS or has_own_parts(work.workers):
         return
     if work.workers and not asked:
         why = "No worker asked which part is its own: each worker would yield all of it."
     elif asked:
-        why = "Workers asked for their number, and none for how many share the data."
+        why = "No worker asked for both its number and how many share the data."
     else:
         why = "Whether its workers share the data could not be seen."
     yield WorkDifference(cause="not-sharded", sentence=why, refused=True, of_workers=True)
@@ -192,6 +194,8 @@ def shared_generators(compared: Compared) -> Differences:
     if not moved_workers(before, after) or not after.effects.workers:
         return
     work = loader_of(after)
+    if not work.iterable and any(run.work and run.work.items_alike for run in originals):
+        return  # each item seeds it, or nothing of it shows in an item
     states = [loader_of(run).by_items for run in originals]
     states += [each.changed for each in work.workers]
     drawn = {
@@ -208,6 +212,8 @@ def shared_generators(compared: Compared) -> Differences:
             why = "and workers seed it alike, so they draw the same numbers"
         elif repeats_each_pass(work.workers, path) and not is_kept(after):
             why = "and is seeded alike for each pass, so every pass draws the same numbers"
+        elif is_made_anew(work.workers, path) and not is_kept(after):
+            why = "and made there for each pass: whether passes draw the same could not be seen"
         else:
             continue
         yield WorkDifference(
@@ -227,9 +233,27 @@ def is_equal_in_two(workers: Sequence[WorkerState], path: str) -> bool:
 
 
 def repeats_each_pass(workers: Sequence[WorkerState], path: str) -> bool:
-    """True if one worker began two passes alike."""
-    seen = [(each.worker, each.before[path]) for each in workers if path in each.before]
-    return len(set(seen)) < len(seen)
+    """True if one worker began two passes alike, or was alike after the first items of two."""
+    for states in ([each.before for each in workers], [each.after for each in workers]):
+        seen = [
+            (each.worker, state[path])
+            for each, state in zip(workers, states, strict=True)
+            if path in state
+        ]
+        if len(set(seen)) < len(seen):
+            return True
+    return False
+
+
+def is_made_anew(workers: Sequence[WorkerState], path: str) -> bool:
+    """True if workers make the generator with their first item, and no second pass was seen.
+
+    Each begins without it, so its seed is the program's. A seed of torch's differs in each pass.
+    """
+    made = [each for each in workers if path in each.after and path not in each.before]
+    asked = {field for each in workers for field in each.asked}
+    several = len({each.worker for each in made}) < len(made)
+    return bool(made) and not several and not asked & SEEDS
 
 
 STATE_WORDS = {
@@ -265,7 +289,7 @@ def changed_state(compared: Compared) -> Differences:
         elif kind == "start" and work.iterable and not is_kept(after):
             why = f"The dataset counts its passes in `{shown(path)}`, which workers begin anew."
             yield suggested("state-of-dataset", why, of_workers=True)
-        elif kind in STATE_WORDS and not work.iterable:
+        elif kind in STATE_WORDS and (kind == "count" or not work.iterable):
             why = f"The dataset {STATE_WORDS[kind].format(shown(path))}."
             yield suggested("state-of-dataset", why, of_workers=True)
 
@@ -307,6 +331,25 @@ def set_by_program(compared: Compared) -> Differences:
         for name in works[-1].set_around[:1]:
             why = f"A loop around the pass sets `{name}` of its data; workers that stay miss it."
             yield suggested("set-by-program", why, of_workers=True)
+
+
+def set_by_loop(compared: Compared) -> Differences:
+    """State that the loop over the batches sets, which workers of the pass never see.
+
+    Without workers the next item is made by what was set. Where no batch set it yet, the code of
+    the loop tells.
+    """
+    originals, before, after = compared.originals, compared.before, compared.after
+    if before.effects.workers or not after.effects.workers:
+        return
+    works = [loader_of(run) for run in originals]
+    paths = sorted({path for work in works for path in work.by_loop})
+    names = [shown(path) for path in paths] or [
+        n for work in works for n in work.set_inside
+    ]
+    for name in names[:1]:
+        why = f"The loop over the batches sets `{name}` of its data; workers would miss it."
+        yield suggested("set-by-program", why, of_workers=True)
 
 
 def shown(path: str) -> str:
@@ -575,6 +618,7 @@ RULES: tuple[Rule, ...] = (
     changed_state,
     hidden_cache,
     set_by_program,
+    set_by_loop,
     other_updates,
     other_rates,
     other_settings,

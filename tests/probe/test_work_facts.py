@@ -47,6 +47,12 @@ def causes(before: Run, after: Run) -> list[str]:
         ("Shuffled", "not-sharded"),
         ("Seeding", "not-sharded"),
         ("Losing", "items-missing"),
+        ("CountingUnevenly", "state-of-dataset"),
+        ("PartedCounting", "state-of-dataset"),
+        ("MadeInWorkers", "shared-generator"),
+        ("Reordering-reordered", "not-sharded"),
+        ("Inside", "set-by-program"),
+        ("Inside-late", "set-by-program"),
         ("EndlessAlike", "items-repeat"),
     ],
 )
@@ -60,6 +66,7 @@ def test_workers_that_change_the_work_are_told_by_its_cause(name, cause) -> None
     [
         *("Items", "Opening", "Held-reseeded", "Told", "Weighted", "Shared"),
         *("Parted", "Endless", "Dealt-dealt", "Piped"),
+        *("Tallying", "MadeOfTorchsSeed", "Handles"),
     ],
 )
 def test_workers_that_do_the_same_work_are_no_difference(name) -> None:
@@ -122,6 +129,18 @@ def test_reading_a_datasets_state_runs_none_of_its_code() -> None:
     }
 
 
+def test_a_generator_that_each_item_seeds_may_be_copied(tmp_path) -> None:
+    """The same items, asked for again, come as they were and leave it as it was."""
+    parted = MeasurePlan(measure_s=0.3, min_steps=8, ceilings_workers=(0,), ceilings_s=0.2)
+    runs = {}
+    for name in ("SeedingEach", "HeldSlowly"):
+        words = ("work_data.py", f"{name}-long", "0")
+        runs[name] = program.python(tmp_path / name, *words, plan=parted).measured
+        assert runs[name].work.items_alike is (name == "SeedingEach")
+    assert causes(runs["SeedingEach"], trial("SeedingEach", "2")) == []
+    assert "shared-generator" in causes(runs["HeldSlowly"], trial("HeldSlowly", "2"))
+
+
 def test_one_worker_of_a_stream_repeats_nothing() -> None:
     assert causes(trial("Stream", "0"), trial("Stream", "1")) == []
 
@@ -151,6 +170,8 @@ def test_items_and_updates_are_told_as_seen() -> None:
         ("edits-each-batch-clamp", "own-edits"),
         ("edits-each-batch-noise", "own-edits"),
         ("edits-each-batch-decay", "own-edits"),
+        ("hooked", "own-edits"),
+        ("target-inside", "running-average"),
     ],
 )
 def test_what_follows_the_batch_in_an_update_is_told_by_its_cause(how, cause) -> None:
@@ -237,7 +258,14 @@ train()
 """
 
 
-@pytest.mark.parametrize(("asks", "found"), [("{}", {"average": 2.0}), ("locals()", {})])
+@pytest.mark.parametrize(
+    ("asks", "found"),
+    [
+        ("{}", {"average": 2.0}),
+        ("locals()", {}),
+        ("dict(nn.Linear(1, 1).eval().named_buffers())", {"average": 2.0}),
+    ],
+)
 def test_a_functions_variables_are_read_and_neither_kept_nor_changed(tmp_path, asks, found) -> None:
     """A batch that the program let go of is gone, and what it holds of its own stays as it was."""
     outcome = program.in_a_file(tmp_path, IN_A_FUNCTION.replace("{asks}", asks))
