@@ -10,7 +10,7 @@ YAML config.
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from textwrap import dedent
+from textwrap import dedent, indent
 
 HEAD = """\
 import itertools, random, sqlite3, sys, time
@@ -110,7 +110,7 @@ def accumulating(
     whole = [
         "data = torch.utils.data.TensorDataset(torch.randn(20000, 16), torch.randn(20000, 1))",
         "loader = DataLoader(data, batch_size=c['batch_size'], shuffle=True)",
-        model,
+        *lines(model),
         f"optimizer = torch.optim.SGD(net.parameters(), lr={rate})",
         f"accumulation = {accumulation}",
         *lines(before),
@@ -513,6 +513,104 @@ WORKERS_HARM = (
         config=PERSISTENT,
         harmful={"persistent_workers": FROZEN},
     ),
+    Program(
+        name="level_set_by_the_loop",
+        source=training(
+            stateful(
+                "self.level = 0.0",
+                """
+            time.sleep(0.003)
+            x = torch.full((16,), index / 4000)
+            x[0] = self.level
+            """,
+                count=4000,
+            ),
+            before="count = 0",
+            each_batch="count += 1",
+            each_update="data.level = min(1.0, count / 250)",
+        ),
+        config=LOADER,
+        harmful={"num_workers": FROZEN},
+    ),
+    Program(
+        name="stream_whole_by_seeded_workers",
+        source=training(
+            iterable(
+                """
+                order = list(range(20000))
+                self.rng.shuffle(order)
+                for index in order:
+                    yield item(index)
+                """,
+                init="self.rng = random.Random(1)",
+            ),
+            loader="""
+            def seeded(number):
+                get_worker_info().dataset.rng = random.Random(100 + number)
+            loader = DataLoader(data, batch_size=c['batch_size'], num_workers=c['num_workers'],
+                                worker_init_fn=seeded)
+            """,
+        ),
+        config=LOADER,
+        harmful={"num_workers": TWICE},
+        harmless=range(2),
+    ),
+    Program(
+        name="stream_from_easy_to_hard",
+        source=training(
+            iterable(
+                """
+                worker = get_worker_info()
+                first, step = (0, 1) if worker is None else (worker.id, worker.num_workers)
+                shard = itertools.cycle(range(first, 100000, step))
+                for _ in range(20000):
+                    self.seen += 1
+                    x, y = item(next(shard))
+                    yield min(1.0, self.seen / 10000) * x, y
+                """,
+                init="self.seen = 0",
+            )
+        ),
+        config=LOADER,
+        harmful={"num_workers": "each worker counts its own items, and each pass has more of them"},
+        harmless=range(2),
+    ),
+    Program(
+        name="generator_made_in_each_worker",
+        source=training(
+            stateful(
+                "self.rng = None",
+                """
+            if self.rng is None:
+                worker = get_worker_info()
+                self.rng = np.random.default_rng(7 if worker is None else 7 + worker.id)
+            time.sleep(0.003)
+            x = torch.full((16,), index / 2000)
+            x[0] = self.rng.random()
+            """,
+                count=2000,
+            ),
+        ),
+        config=LOADER,
+        harmful={"num_workers": "every pass draws the same numbers"},
+    ),
+    Program(
+        name="tokens_counted_by_the_dataset",
+        source=training(
+            stateful(
+                "self.tokens = 0",
+                """
+            self.tokens += 4 + index % 29
+            x = torch.full((16,), min(1.0, self.tokens / 200000))
+            time.sleep(0.003)
+            """,
+                count=4000,
+            ),
+            loader=SHUFFLED,
+        ),
+        config=LOADER,
+        harmful={"num_workers": "each worker counts its own tokens"},
+    ),
 )
 
 UPDATES_HARM = (
@@ -714,6 +812,57 @@ UPDATES_HARM = (
         config={"batch_size": 9, "num_workers": 2},
         harmful={"batch_size": "more items are dropped"},
         harmless={10, 15, 18, 30, 45, 90},  # none is dropped of 90
+    ),
+    Program(
+        name="target_inside_the_network",
+        source=accumulating(
+            model="""
+            import copy
+            class WithTarget(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.online = nn.Sequential(nn.Linear(16, 32), nn.Linear(32, 1))
+                    self.target = copy.deepcopy(self.online).requires_grad_(False)
+                def forward(self, x):
+                    with torch.no_grad():
+                        for kept, now in zip(self.target.parameters(), self.online.parameters()):
+                            kept.lerp_(now, 0.01)
+                        goal = self.target(x.flip(1))
+                    return self.online(x) - goal
+            net = WithTarget()
+            """,
+        ),
+        config=MICRO,
+        harmful={"batch_size": "the target moves once a batch"},
+    ),
+    Program(
+        name="average_in_a_function",
+        source="def main():\n"
+        + indent(
+            accumulating(
+                before="average = {name: p.detach().clone() for name, p in net.named_parameters()}",
+                each_batch="""
+            for name, p in net.named_parameters():
+                average[name].lerp_(p.detach(), 0.001)
+            """,
+                ends="if count % 100000 == 0:\n    net.eval()\n    net.train()",
+            ),
+            "    ",
+        )
+        + "main()\n",
+        config=MICRO,
+        harmful={"batch_size": "the average moves once a batch"},
+    ),
+    Program(
+        name="gradients_clamped_by_hooks",
+        source=accumulating(
+            before="""
+            for each in net.parameters():
+                each.register_hook(lambda gradient: gradient.clamp(-0.005, 0.005))
+            """,
+        ),
+        config=MICRO,
+        harmful={"batch_size": "gradients are clamped once a batch"},
     ),
 )
 
@@ -1218,6 +1367,57 @@ FREE = (
         ),
         config={"batch_size": 16, "num_workers": 0, "gradient_checkpointing": True},
         free={"gradient_checkpointing": 1.6},
+    ),
+    Program(
+        name="open_files_of_the_dataset",
+        source=training(
+            stateful(
+                "self.files = {}",
+                """
+            if index % 40 not in self.files:
+                self.files[index % 40] = open("/dev/zero", "rb")
+            x = torch.full((16,), index / 4000 + self.files[index % 40].read(1)[0])
+            time.sleep(0.003)
+            """,
+                count=4000,
+            ),
+            loader=SHUFFLED,
+        ),
+        config=LOADER,
+        free={"num_workers": 1.8},
+    ),
+    Program(
+        name="generator_seeded_by_each_item",
+        source=training(
+            stateful(
+                "self.rng = torch.Generator()",
+                """
+            time.sleep(0.003)
+            x = torch.rand(16, generator=self.rng.manual_seed(index))
+            """,
+                count=4000,
+            ),
+            loader=SHUFFLED,
+        ),
+        config=LOADER,
+        free={"num_workers": 1.8},
+    ),
+    Program(
+        name="count_that_nobody_reads",
+        source=training(
+            stateful(
+                "self.calls = 0",
+                """
+            self.calls += 1
+            time.sleep(0.003)
+            x = torch.full((16,), index / 4000)
+            """,
+                count=4000,
+            ),
+            loader=SHUFFLED,
+        ),
+        config=LOADER,
+        free={"num_workers": 1.8},
     ),
 )
 
