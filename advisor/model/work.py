@@ -55,6 +55,8 @@ class WorkerState:
     """Fields of torch's worker info that the program read in it; `info`: it was asked for."""
     part: Short = ""
     """Digest of the part of the dataset that its init function left it; empty: none seen."""
+    seeded: tuple[Short, ...] = ()
+    """The process's own random generators that its init function set."""
     before: Digests = field(default_factory=dict)
     """Random generators before its first fetch."""
     after: Digests = field(default_factory=dict)

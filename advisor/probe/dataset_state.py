@@ -149,6 +149,11 @@ def growth(path: str, before: State, after: State) -> float:
     return float(max(0, new - old)) if numbers else 0.0
 
 
+def of_generators(state: State) -> State:
+    """The part of a state that is that of random generators."""
+    return {path: entry for path, entry in state.items() if entry[0] == "generator"}
+
+
 def generators(state: State) -> dict[str, str]:
     return {path: value for path, (kind, value) in state.items() if kind == "generator"}
 

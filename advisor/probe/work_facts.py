@@ -38,6 +38,8 @@ DRAWS = 3
 """Batches between which the process's random generators are looked at."""
 PARTED = {"size", "order", "array"}
 """Kinds of change by which a worker's init function leaves it a part of the dataset."""
+OF_PROCESS = ("random", "numpy.random", "torch")
+"""Random generators of a process, by their paths."""
 FIRSTS = ("value", "generator")
 """Kinds of change that tell something in the first fetch of a pass."""
 UPDATES = 256
@@ -300,9 +302,11 @@ def _parted(session: Session, dataset: Any, workers: int, before: Any) -> None:
     """Tell the part of the dataset that is this worker's own now, by a number for it.
 
     A part is what is left of a container, or a place among as many as there are workers. A
-    plain number alone may be a seed.
+    plain number alone may be a seed. The process's own generators that were set are told, too.
     """
     after = state_of(session, dataset, None)
+    own = dataset_state.changes(dataset_state.of_generators(before), after)
+    session.worker_facts["seeded"] = sorted(path for path in own if path in OF_PROCESS)
     changed = {
         path: after[path]
         for path, kind in dataset_state.changes(before, after, opened=True).items()

@@ -124,6 +124,17 @@ def other_passes(compared: Compared) -> Differences:
     )
 
 
+def dropped_items(compared: Compared) -> Differences:
+    """Items of an incomplete last batch that a training never sees: the same ones in each pass."""
+    before, after = compared.before, compared.after
+    old, new = before.effects.left_out or 0, after.effects.left_out or 0
+    first = first_items(after, "drawn").first
+    in_order = len(first) > 1 and first == tuple(range(len(first)))
+    if before.trains and in_order and new > old:
+        why = f"The last {new:g} items are dropped in each pass, where it was {old:g}."
+        yield suggested("items-missing", why)
+
+
 def is_same_pass(before: Run, after: Run) -> bool:
     """True if whole passes of both were seen, with as many items."""
     old, new = items_of_a_pass(before), items_of_a_pass(after)
@@ -214,6 +225,8 @@ def shared_generators(compared: Compared) -> Differences:
             why = "and is seeded alike for each pass, so every pass draws the same numbers"
         elif is_made_anew(work.workers, path) and not is_kept(after):
             why = "and made there for each pass: whether passes draw the same could not be seen"
+        elif is_seeded_by_number(work.workers, path) and not is_kept(after):
+            why = "and set there without torch's seed: every pass may draw the same numbers"
         else:
             continue
         yield WorkDifference(
@@ -243,6 +256,17 @@ def repeats_each_pass(workers: Sequence[WorkerState], path: str) -> bool:
         if len(set(seen)) < len(seen):
             return True
     return False
+
+
+def is_seeded_by_number(workers: Sequence[WorkerState], path: str) -> bool:
+    """True if an init function sets the generator, as by the worker's number, in each pass.
+
+    What it asks torch for differs in each pass. Where two passes were seen, they tell it.
+    """
+    seeded = [each for each in workers if path in each.seeded]
+    asked = {field for each in workers for field in each.asked}
+    several = len({each.worker for each in seeded}) < len(seeded)
+    return bool(seeded) and not several and not asked & SEEDS
 
 
 def is_made_anew(workers: Sequence[WorkerState], path: str) -> bool:
@@ -506,6 +530,9 @@ def other_losses(compared: Compared) -> Differences:
         return
     known = [updates_of(run).losses for run in (*compared.originals, compared.after)]
     size = min(map(len, known))
+    if not any(known) and len(updates_of(compared.after).rates) >= policy.FEWEST_UPDATES:
+        why = "No loss of an update was seen, so nothing tells whether it depends on the batch."
+        yield suggested("loss-of-update", why)
     if size < policy.FEWEST_UPDATES:
         return
     *old, new = [each[:size] for each in known]
@@ -615,6 +642,7 @@ RULES: tuple[Rule, ...] = (
     unsharded,
     repeated_items,
     other_passes,
+    dropped_items,
     changed_state,
     hidden_cache,
     set_by_program,

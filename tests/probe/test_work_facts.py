@@ -50,6 +50,7 @@ def causes(before: Run, after: Run) -> list[str]:
         ("CountingUnevenly", "state-of-dataset"),
         ("PartedCounting", "state-of-dataset"),
         ("MadeInWorkers", "shared-generator"),
+        ("Drawing-numbered", "shared-generator"),
         ("Reordering-reordered", "not-sharded"),
         ("Inside", "set-by-program"),
         ("Inside-late", "set-by-program"),
@@ -66,7 +67,7 @@ def test_workers_that_change_the_work_are_told_by_its_cause(name, cause) -> None
     [
         *("Items", "Opening", "Held-reseeded", "Told", "Weighted", "Shared"),
         *("Parted", "Endless", "Dealt-dealt", "Piped"),
-        *("Tallying", "MadeOfTorchsSeed", "Handles"),
+        *("Tallying", "MadeOfTorchsSeed", "Handles", "Drawing-bytorch"),
     ],
 )
 def test_workers_that_do_the_same_work_are_no_difference(name) -> None:
@@ -171,6 +172,8 @@ def test_items_and_updates_are_told_as_seen() -> None:
         ("edits-each-batch-noise", "own-edits"),
         ("edits-each-batch-decay", "own-edits"),
         ("hooked", "own-edits"),
+        ("unseen-loss", "loss-of-update"),
+        ("in-order", "items-missing"),
         ("target-inside", "running-average"),
     ],
 )
