@@ -166,6 +166,8 @@ def _no_such_command(name: str, argv: list[str]) -> str:
         return f"The command stands first: `gpu-advisor {shlex.join(words)}`."
     if Path(name).exists() or "--" in argv or starts_another(name):
         typed = ["--", *argv] if starts_another(name) else argv
+        if name.endswith(".py") and "--" not in argv:
+            typed = ["--", "python", *argv]
         return f"Say what to do with it: `gpu-advisor optimize {shlex.join(typed)}`."
     return f"gpu-advisor has no command {name!r}. `gpu-advisor --help` lists them."
 

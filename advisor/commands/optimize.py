@@ -285,7 +285,8 @@ def left_untuned(asked: invocation.Invocation) -> list[str]:
     if not asked.configs:
         env = tuple(sorted(asked.workload.env.items()))
         reason = record_options(asked.argv, asked.cwd, env).why_unknown
-        notes = [f"only the options that you typed are tuned: {reason}"] if reason else []
+        typed = "of the command, only the options that you typed are tuned"
+        notes = [f"{typed}: {reason}"] if reason else []
     tuned = {os.path.realpath(path) for path in asked.paths}
     named = invocation.configs_among(asked.argv, asked.cwd)
     others = [path for path in named if os.path.realpath(asked.cwd / path) not in tuned]

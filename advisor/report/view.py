@@ -240,9 +240,14 @@ def outcome(report: Report) -> str:
 def title(report: Report) -> str:
     """Gain, such as `2.91x as many tiles a second`, or the outcome."""
     gain = report.gain
-    if report.verdict != "improved" or gain is None:
-        return outcome(report).lower()
     gained = OBJECTIVES[report.objective].gained
+    if report.verdict != "improved" or gain is None:
+        told = outcome(report).lower()
+        proven = [each.gain for each in report.suggestions if each.gain]
+        if not proven:
+            return told
+        best = max(proven, key=lambda each: each.ratio)
+        return f"{told}, and {gained(best.size, report.unit)} by a change that is yours"
     headline = gained(gain.size, report.unit)
     if traded(report):
         inside = f"inside {tolerated(report)}"

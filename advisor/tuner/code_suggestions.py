@@ -14,7 +14,7 @@ from advisor import knobs, numbers
 from advisor.executor.requests import ABTest, Variant
 from advisor.knobs.registry import REGISTRY, KnobSpec, switches
 from advisor.knobs.tree import number_of
-from advisor.model import Change, JsonScalar, Run
+from advisor.model import Change, DecisionCause, JsonScalar, Run
 from advisor.tuner import policy
 from advisor.tuner.baseline import phase_of_program
 from advisor.tuner.confirm import memory_caveat, objection, wanted_rounds
@@ -325,18 +325,20 @@ def fall_back(state: TunerState, suggestion: Suggestion, share_s: float) -> Stag
 def with_outcome(state: TunerState, compared: Suggestion) -> TunerState:
     """With a compared suggestion, and a verdict on each setting that it moves."""
     state = replace(state, suggestions=(*state.suggestions, compared))
-    confirmed = is_confirmed(state, compared)
-    for change in compared.variant.candidate.moved_from(state.best):
-        if change_of(state.best, change) is not None:
-            continue  # its written value was proven by itself
-        if confirmed:
-            reason = f"{change.new} was faster in the search. {compared.reason}"
-            state = state.set_verdict(change, "suggested", reason)
-        else:
-            reason = (
-                f"{change.new} was faster in its own run; its comparison proved no gain."
-            )
-            state = state.set_verdict(change, "not-proven", reason)
+    moved = compared.variant.candidate.moved_from(state.best)
+    cause: DecisionCause = "suggested" if is_confirmed(state, compared) else "not-proven"
+    if cause == "suggested":
+        alone = f"was faster in the search. {compared.reason}"
+        together = f"is a part of what is suggested as one: {compared.title}."
+    else:
+        alone = "was faster in its own run; its comparison proved no gain."
+        together = f"is a part of {compared.title}, whose comparison proved no gain."
+    for change in moved:
+        if (
+            change_of(state.best, change) is None
+        ):  # else its written value was proven by itself
+            reason = f"{change.new} {alone if len(moved) == 1 else together}"
+            state = state.set_verdict(change, cause, reason)
     return state
 
 
