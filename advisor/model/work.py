@@ -106,6 +106,9 @@ class UpdateWork:
     """Moves of torch's running averages of weights so far, at each update."""
     copies: dict[Short, Finite] = field(default_factory=dict)
     """By name of each copy of the weights that the program keeps by hand: moves in an update."""
+    counts: dict[Short, Finite] = field(default_factory=dict)
+    """By name of each number that the program computes with, and that grows by one with each batch:
+    its growth in an update."""
     edits: dict[Short, Finite] = field(default_factory=dict)
     """Edits in an update that the program makes outside of the optimizer, of `gradients` and of
     `weights`."""

@@ -67,7 +67,7 @@ class Copy:
         frame: Any = sys._getframe()
         while frame is not None and frame.f_code is not self._code:
             frame = frame.f_back
-        value: Any = None if frame is None else _variables(frame)
+        value: Any = None if frame is None else variables_of(frame)
         for by_item, key in () if value is None else self._steps:
             value = value[key] if by_item else getattr(value, key)
         return value
@@ -102,7 +102,7 @@ def find(session: Session, optimizer: Any) -> None:
     frame: Any = sys._getframe()
     while frame is not None and len(session.copies) < COPIES:
         if not call_sites.is_foreign(frame.f_code.co_filename):
-            for name, steps in _copies(session.torch, _variables(frame), weights):
+            for name, steps in _copies(session.torch, variables_of(frame), weights):
                 if name not in names and len(session.copies) < COPIES:
                     names.add(name)
                     session.copies.append(Copy(name, frame.f_code, steps))
@@ -115,7 +115,7 @@ def content(session: Session) -> dict[str, float]:
     return {name: moves for name, moves in moves_by_copy.items() if moves is not None}
 
 
-def _variables(frame: Any) -> dict[str, Any]:
+def variables_of(frame: Any) -> dict[str, Any]:
     """Variables of a running function, or of a module.
 
     Before Python 3.13 a function's are copied into a dictionary that its frame keeps: tensors

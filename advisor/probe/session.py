@@ -163,6 +163,8 @@ class Session:
         self.schedule_steps = 0
         self.average_steps = 0
         """Steps of torch's running averages of weights."""
+        self.counts: list[Any] = []
+        """Numbers of the program that may count its batches (`batch_counts.Count`)."""
         self.copies: list[Any] = []
         """Copies of the weights that the program keeps, as far as found."""
         self.looks = 0

@@ -7,7 +7,7 @@ import sys
 import threading
 from typing import Any
 
-from . import copied_weights, exchanges, own_edits, work_facts
+from . import batch_counts, copied_weights, exchanges, own_edits, work_facts
 from .clocks import clock
 from .module_hooks import compiling_of
 from .session import Session
@@ -36,6 +36,7 @@ def backwards(torch: Any, session: Session) -> None:
         begun = clock()
         session.attempt(_keep_loss, session, tensors, grad_tensors)
         session.attempt(copied_weights.look, session)
+        session.attempt(batch_counts.look, session)
         session.entrance.used_by(session.thread, threading.get_ident())
         outermost = session.entrance.occupy()  # checkpointing calls modules again
         exchange = exchanges.BackwardExchange(session)
@@ -183,6 +184,7 @@ def optimizers(torch: Any, session: Session) -> None:
         number = attributes[NUMBER]
         session.attempt(work_facts.updated, session, optimizer, number)
         session.attempt(copied_weights.find, session, optimizer)
+        session.attempt(batch_counts.find, session)
         if session.watched or session.updates == 1:
             own_edits.stepped(session, optimizer)
         session.recorder.add(("step", entered or end, end, number))

@@ -18,7 +18,7 @@ import sys
 import zlib
 from typing import Any, Iterator
 
-from . import batches, copied_weights, dataset_state, loop_code, own_edits
+from . import batch_counts, batches, copied_weights, dataset_state, loop_code, own_edits
 from .recorder import write_whole
 from .session import Session
 
@@ -294,6 +294,7 @@ def _initialised(
         before = state_of(session, dataset, None)
     except Exception as problem:
         session.fail(problem)
+    session.questions.add("id")  # it gets its number without a question
     init(number)
     session.attempt(_parted, session, dataset, workers, before)
 
@@ -618,6 +619,7 @@ def content(session: Session) -> dict[str, Any]:
         "schedule": schedule,
         "averages": averaged,
         "copies": copied_weights.content(session),
+        "counts": batch_counts.content(session),
         "edits": own_edits.content(session),
         "losses": list(_losses_of_updates(session, losses)),
         "settings": session.optimizer_settings,

@@ -476,6 +476,19 @@ def other_averages(compared: Compared) -> Differences:
             yield suggested("running-average", f"{name} moves {times}.")
 
 
+def other_counts(compared: Compared) -> Differences:
+    """A number that counts batches, and by which the program computes."""
+    if not moved_batch(compared):
+        return
+    old, new = (updates_of(run).counts for run in ends(compared))
+    for name in sorted(old.keys() | new.keys()):
+        before, after = old.get(name, 1.0), new.get(name, 1.0)
+        if before != after:
+            why = f"`{name}` counts batches, and the program computes with it: {after:g} an update"
+            yield suggested("counters", f"{why}, where there were {before:g}.")
+            return
+
+
 def other_edits(compared: Compared) -> Differences:
     """Weights or gradients that the program edits more or less often in an update.
 
@@ -652,6 +665,7 @@ RULES: tuple[Rule, ...] = (
     other_settings,
     other_schedule,
     other_averages,
+    other_counts,
     other_edits,
     other_statistics,
     other_losses,
@@ -681,8 +695,9 @@ def observed(originals: Sequence[Run], after: Run) -> dict[str, str]:
                 found["items"] = words
                 break
         else:
-            if first_items(after, "came").count:
-                found["items"] = "no item repeated; other draws"
+            distinct = first_items(after, "came").distinct
+            if distinct and distinct[-1] == 2 ** len(distinct):
+                found["items"] = f"the first {distinct[-1]} items all differ; other draws"
     samples = update_samples(after)
     if after.step_kind in TRAINING_STEPS and samples:
         seen = after.work.updates_seen if after.work else None

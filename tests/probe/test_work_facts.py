@@ -171,6 +171,8 @@ def test_items_and_updates_are_told_as_seen() -> None:
         ("edits-each-batch-clamp", "own-edits"),
         ("edits-each-batch-noise", "own-edits"),
         ("edits-each-batch-decay", "own-edits"),
+        ("annealed", "counters"),
+        ("freed", "counters"),
         ("hooked", "own-edits"),
         ("unseen-loss", "loss-of-update"),
         ("in-order", "items-missing"),
@@ -186,6 +188,7 @@ def test_what_follows_the_batch_in_an_update_is_told_by_its_cause(how, cause) ->
     "how",
     [
         "plain",
+        "shared",
         "schedule-of-updates",
         *(f"each-update-{k}" for k in ("listed", "shadow", "copied")),
         *(f"edits-each-update-{k}" for k in ("clip", "clamp", "noise", "decay")),

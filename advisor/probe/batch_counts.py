@@ -1,0 +1,185 @@
+"""Numbers of the program that count its batches, and that it computes with.
+
+A weight that is annealed by `step / 20000`, or a layer that is set free at batch 5,000, follows the
+batches: with larger batches and less accumulation it comes later, though an update has as many
+samples. Nothing of torch's knows such a number. Two signs tell one: the program's code divides it,
+raises something to its power or compares it with something, and it grows with each backward pass
+between two updates. A number that is only taken modulo another, printed, or held against a length
+is not among them: all of these come to the same with other batches.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import sys
+from collections import Counter
+from statistics import median
+from typing import Any, Iterator
+
+from . import call_sites
+from .copied_weights import variables_of
+from .session import Session
+
+# By judgement: a count shows in the first updates, and later steps must cost nothing.
+UPDATES, PASSES = 5, 256
+"""Updates and backward passes in which growth is counted."""
+COUNTS = 8
+"""Numbers that are watched at once."""
+SOURCE_BYTES = 1_000_000
+"""Larger files are not parsed."""
+FEW = 20
+"""A comparison with a smaller number is of the first batches, as for a picture or a log."""
+CLOCKS = ("time", "elapsed", "second", "took", "dur", "len")
+"""Parts of names by which a count is divided for a rate, or for a share of a pass."""
+
+
+class Count:
+    """A number, and what it was at each backward pass."""
+
+    def __init__(self, name: str, code: Any, owner: str, attribute: str | None) -> None:
+        self.name = name
+        """As the program would write it: `self.step`."""
+        self._code, self._owner, self._attribute = code, owner, attribute
+        self._seen: list[tuple[int, int]] = []
+        """Updates so far, and its value."""
+
+    def look(self, updates: int) -> None:
+        frame: Any = sys._getframe()
+        while frame is not None and frame.f_code is not self._code:
+            frame = frame.f_back
+        value = None if frame is None else variables_of(frame).get(self._owner)
+        if self._attribute is not None:
+            value = getattr(value, "__dict__", {}).get(self._attribute)
+        if type(value) is int:
+            self._seen.append((updates, value))
+
+    def growth(self) -> float | None:
+        """By how much it grows in an update; None unless it grew by one with each pass.
+
+        One that begins anew with each update, as that of an inner loop does, counts no batches.
+        """
+        values = [value for _, value in self._seen]
+        if any(after - before != 1 for before, after in zip(values, values[1:])):
+            return None
+        passes = Counter(update for update, _ in self._seen)
+        whole = sorted(passes)[
+            1:-1
+        ]  # it was found within the first, and the last may go on
+        return float(median(passes[update] for update in whole)) if whole else None
+
+
+def find(session: Session) -> None:
+    """Find numbers in the functions that wait for the first optimizer's step."""
+    if session.updates != 1 or session.capture is not None:
+        return
+    frame: Any = sys._getframe()
+    while frame is not None and len(session.counts) < COUNTS:
+        if not call_sites.is_foreign(frame.f_code.co_filename):
+            for name, owner, attribute in _numbers(frame):
+                if len(session.counts) < COUNTS:
+                    session.counts.append(Count(name, frame.f_code, owner, attribute))
+        frame = frame.f_back
+
+
+def look(session: Session) -> None:
+    """Look at each number as a backward pass begins."""
+    if not session.counts or session.updates > UPDATES or session.capture is not None:
+        return
+    for count in session.counts:
+        if len(count._seen) < PASSES:
+            count.look(session.updates)
+
+
+def content(session: Session) -> dict[str, float]:
+    """Growth in an update, of each number that grows by one with each backward pass."""
+    grown = {count.name: count.growth() for count in session.counts}
+    return {name: growth for name, growth in grown.items() if growth is not None}
+
+
+def _numbers(frame: Any) -> Iterator[tuple[str, str, str | None]]:
+    """Whole numbers in reach of a frame: its variables, and attributes of the program's objects."""
+    names = computed(frame.f_code.co_filename)
+    for owner, value in list(variables_of(frame).items()):
+        if type(value) is int:
+            if owner in names:
+                yield owner, owner, None
+            continue
+        attributes = getattr(value, "__dict__", None)
+        module = sys.modules.get(type(value).__module__)
+        place = getattr(module, "__file__", None)
+        if (
+            not isinstance(attributes, dict)
+            or place is None
+            or call_sites.is_foreign(place)
+        ):
+            continue
+        for name in sorted(computed(place) & attributes.keys()):
+            if type(attributes[name]) is int:
+                yield f"{owner}.{name}", owner, name
+
+
+@functools.lru_cache(maxsize=64)
+def computed(path: str) -> frozenset[str]:
+    """Names that a file's code computes with in a way that shows how large they are."""
+    try:
+        with open(path, "rb") as file:
+            source = file.read(SOURCE_BYTES + 1)
+        tree = ast.parse(source) if len(source) <= SOURCE_BYTES else ast.Module([], [])
+    except (OSError, SyntaxError, ValueError):
+        return frozenset()
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.BinOp) and not _is_scale(node.right):
+            is_whole = isinstance(node.op, ast.FloorDiv)
+            if isinstance(node.op, ast.Div) or (is_whole and _is_number(node.right)):
+                found |= _named(node.left)
+            elif isinstance(node.op, ast.Pow):
+                found |= _named(node.right)
+        elif isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            if not any(map(_is_scale, sides)) and not any(map(_is_small_or_product, sides)):
+                found |= set().union(*map(_named, sides))
+    return frozenset(found)
+
+
+def _named(part: ast.expr) -> set[str]:
+    """Name of a variable or attribute, also with a constant added to it or as a number."""
+    if isinstance(part, ast.Name):
+        return {part.id}
+    if isinstance(part, ast.Attribute):
+        return {part.attr}
+    if isinstance(part, ast.BinOp) and isinstance(part.op, (ast.Add, ast.Sub)):
+        return _named(part.left) if isinstance(part.right, ast.Constant) else set()
+    if isinstance(part, ast.Call) and len(part.args) == 1:
+        return _named(part.args[0]) if _called(part) in ("float", "int", "min") else set()
+    return set()
+
+
+def _called(call: ast.Call) -> str:
+    return call.func.id if isinstance(call.func, ast.Name) else ""
+
+
+def _is_scale(part: ast.expr) -> bool:
+    """Return True for a length of the data or a time, by which a count of batches is a share."""
+    for node in ast.walk(part):
+        name = node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
+        if any(word in str(name).lower() for word in CLOCKS):
+            return True
+    return False
+
+
+def _is_number(part: ast.expr) -> bool:
+    return isinstance(part, ast.Constant)
+
+
+def _is_small_or_product(part: ast.expr) -> bool:
+    """Return True for a number of the first batches, for no number, and for a product.
+
+    `updates * accumulation` is another number of batches with another accumulation.
+    """
+    if isinstance(part, ast.BinOp):
+        return isinstance(part.op, ast.Mult)
+    if not isinstance(part, ast.Constant):
+        return False
+    return not isinstance(part.value, (int, float)) or part.value < FEW
