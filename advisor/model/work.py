@@ -100,6 +100,8 @@ class UpdateWork:
 
     rates: tuple[float | None, ...] = ()
     """Learning rate of each update; None where it is a tensor on a card, which is not read."""
+    other_rates: dict[Short, tuple[float | None, ...]] = field(default_factory=dict)
+    """The same of further parameter groups, and of optimizers that step less, by their names."""
     schedule: tuple[int, ...] = ()
     """Steps of torch's schedulers so far, at each update."""
     averages: tuple[int, ...] = ()

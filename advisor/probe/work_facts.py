@@ -44,6 +44,8 @@ FIRSTS = ("value", "generator")
 """Kinds of change that tell something in the first fetch of a pass."""
 UPDATES = 256
 """Updates whose learning rate is kept."""
+GROUPS = 4
+"""Parameter groups of an optimizer whose rates are kept."""
 CURRENT = "_gpu_advisor_pass"
 """Attribute of a loader's iterator."""
 FETCHED = "_gpu_advisor_fetches"
@@ -553,12 +555,28 @@ def updated(session: Session, optimizer: Any, number: int) -> None:
     kept = session.rates.setdefault(number, [])
     if len(kept) >= UPDATES:
         return
-    rate = optimizer.param_groups[0].get("lr")
-    plain = isinstance(rate, (int, float)) or (
-        rate is not None and getattr(getattr(rate, "device", None), "type", "") == "cpu"
-    )
+    rate, *others = [_plain_rate(group) for group in optimizer.param_groups[:GROUPS]]
     seen = (session.schedule_steps, session.average_steps, session.losses_seen)
-    kept.append((float(rate) if plain else None, *seen))
+    kept.append((rate, *seen, tuple(others)))
+
+
+def _plain_rate(group: dict[str, Any]) -> float | None:
+    """Learning rate of a parameter group; None where it lies on a card, or is none."""
+    rate = group.get("lr")
+    on_host = getattr(getattr(rate, "device", None), "type", "") == "cpu"
+    return float(rate) if isinstance(rate, (int, float)) or on_host else None  # type: ignore[arg-type]
+
+
+def _other_rates(session: Session, kept: Any) -> dict[str, list[float | None]]:
+    """Rates by update of the further groups, and of the optimizers that step less."""
+    found: dict[str, list[float | None]] = {}
+    for at, updates in enumerate(session.rates.values(), 1):
+        name = f"optimizer {at}"
+        if updates is not kept:
+            found[name] = [update[0] for update in updates]
+        for group, rates in enumerate(zip(*(update[-1] for update in updates)), 2):
+            found[f"group {group} of {name}"] = list(rates)
+    return found
 
 
 def schedules(torch: Any, session: Session) -> None:
@@ -612,10 +630,11 @@ def batch_statistics(session: Session) -> bool:
 def content(session: Session) -> dict[str, Any]:
     """Facts of updates, by the optimizer that steps most."""
     kept = max(session.rates.values(), key=len, default=[])
-    rates, schedule, averaged, losses = zip(*kept) if kept else ((), (), (), ())
+    rates, schedule, averaged, losses, _ = zip(*kept) if kept else ((), (), (), (), ())
     known = session.batch_statistics
     return {
         "rates": rates,
+        "other_rates": _other_rates(session, kept),
         "schedule": schedule,
         "averages": averaged,
         "copies": copied_weights.content(session),

@@ -419,24 +419,41 @@ def other_updates(compared: Compared) -> Differences:
 def other_rates(compared: Compared) -> Differences:
     """Another learning rate at the same update; none where equal runs differ by themselves."""
     originals, after = compared.originals, compared.after
-    known = [updates_of(run).rates for run in originals]
-    known = [each for each in known if each]
-    new = updates_of(after).rates
-    if not known or not new:
-        return
-    for at, rates in enumerate(zip(*known, strict=False)):
-        if at >= len(new):
-            return
-        if any(differ(rates[0], each) for each in rates):
-            return  # it follows the losses, or the clock
-        if differ(rates[0], new[at]):
-            shown = " where it was ".join(
-                numbers.measure(float(r or 0), 4) for r in (new[at], rates[0])
+    of_runs = [rates_of(run) for run in originals]
+    for name, new in rates_of(after).items():
+        known = [rates[name] for rates in of_runs if rates.get(name)]
+        moved = first_other(known, new) if known and new else None
+        if moved is not None:
+            at, old_rate, rate = moved
+            shown = (
+                f"{numbers.measure(rate, 4)} where it was {numbers.measure(old_rate, 4)}"
             )
+            of = f" by {name}" if name else ""
             yield suggested(
-                "learning-rate", f"The learning rate of update {at + 1} is {shown}."
+                "learning-rate", f"The learning rate of update {at}{of} is {shown}."
             )
             return
+
+
+def rates_of(run: Run) -> dict[str, tuple[float | None, ...]]:
+    """Learning rates by update: of the first group of the optimizer that steps most, and others."""
+    updates = updates_of(run)
+    return {"": updates.rates, **updates.other_rates}
+
+
+def first_other(
+    known: Sequence[Sequence[float | None]], new: Sequence[float | None]
+) -> tuple[int, float, float] | None:
+    """First update with another rate than the originals', both rates; None without one.
+
+    None as well where equal runs differ before: the rate follows the losses, or the clock.
+    """
+    for at, (rate, *rates) in enumerate(zip(new, *known, strict=False), 1):
+        if any(differ(rates[0], each) for each in rates):
+            return None
+        if differ(rates[0], rate):
+            return at, float(rates[0] or 0), float(rate or 0)
+    return None
 
 
 def differ(one: float | None, other: float | None) -> bool:

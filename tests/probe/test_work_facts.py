@@ -158,6 +158,7 @@ def test_items_and_updates_are_told_as_seen() -> None:
     [
         ("clamped", "update-samples"),
         ("rate", "learning-rate"),
+        ("rate-of-a-group", "learning-rate"),
         ("momentum", "optimizer-settings"),
         ("schedule", "schedule"),
         ("batchnorm", "batch-statistics"),
