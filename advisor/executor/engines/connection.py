@@ -35,11 +35,14 @@ SHEBANG = re.compile(
 )
 """First line of a script; the long form is pip's, for long paths and blanks."""
 RAY_PIPE = str(Path(__file__).with_name("ray_pipe.py"))
-ADDED: dict[str, tuple[str, ...]] = {
-    "srun": ("--unbuffered", "--nodes=1", "--ntasks=1", "--cpu-bind=none"),
-    "ssh": ("-T", "-o", "BatchMode=yes"),
+ADDED: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("srun",): ("--unbuffered", "--nodes=1", "--ntasks=1", "--cpu-bind=none"),
+    ("ssh",): ("-T", "-o", "BatchMode=yes"),
+    ("docker", "exec"): ("-i",),
+    ("podman", "exec"): ("-i",),
+    ("kubectl", "exec"): ("-i",),
 }
-"""Words that a program needs to carry a pipe; the user's follow and win."""
+"""Words that a command of these first words needs to carry a pipe; the user's follow and win."""
 
 
 class Ending(NamedTuple):
@@ -87,6 +90,11 @@ ENDINGS = (
         "Log in by hand first; keys must do without a password.",
     ),
     Ending(
+        r"(?i)(no such container.*|container \S+ is not running|pods \S+ not found)",
+        "the container is not there",
+        "Start it first, and name it as `podman ps` or `kubectl get pods` does.",
+    ),
+    Ending(
         r"(No module named '?advisor.*)",
         "that Python has no gpu-advisor",
         "Install it there, or name a Python that has it: `python` in [engine.NAME].",
@@ -120,10 +128,12 @@ class Carrier:
                 raise errors.EngineError(msg)
             python = interpreter_of(script) or "python3"
             return (python, RAY_PIPE, *arguments, "--", self.python, *AGENT)
-        added = ADDED.get(program, ())
+        begins = next((b for b in ADDED if (program, *arguments)[: len(b)] == b), (program,))
+        added = ADDED.get(begins, ())
         if program == "srun" and "SLURM_JOB_ID" in environ:
             added = (*added, "--overlap")  # the step that we are holds all CPUs
-        return (first, *added, *arguments, self.python, *AGENT)
+        own = len(begins) - 1
+        return (first, *arguments[:own], *added, *arguments[own:], self.python, *AGENT)
 
 
 def interpreter_of(script: str, path: str | None = None) -> str | None:

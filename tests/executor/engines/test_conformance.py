@@ -14,7 +14,7 @@ import pytest
 
 from advisor.errors import StateBusyError
 from advisor.executor.engines import Engine, EngineSettings, messages
-from advisor.executor.engines.connection import Carrier, Connection
+from advisor.executor.engines.connection import Carrier, Connection, why_ended
 from advisor.executor.engines.joint import make_engine
 from advisor.executor.engines.local import LocalEngine
 from advisor.model import Candidate, Change, Failure, MeasurePlan, Run, Trial, TrialFile
@@ -26,6 +26,15 @@ import os, sys, time
 open(os.path.join(os.environ["TMPDIR"], "mine"), "w").close()
 print("unit", flush=True); time.sleep(0.02); print("unit", flush=True)
 sys.exit(int(sys.argv[1]))
+"""
+PODMAN = """\
+#!/bin/sh
+[ "$1" = exec ] || exit 125
+shift
+if [ "$1" = -i ]; then shift; else exec </dev/null; fi
+[ "$1" = box ] || { echo "Error: no container with name or ID \\"$1\\" found: no such container" >&2; exit 125; }
+shift
+exec "$@"
 """
 CHANGE = Change(
     document="c.json", path="loader.batch_size", kind="batch_size", knob_class="free", old=1, new=8
@@ -47,7 +56,19 @@ def over_a_pipe(*words: str) -> Engine:
     return make_engine(EngineSettings(connection=connection))
 
 
-REAL: dict[str, Callable[..., Engine]] = {"local": LocalEngine, "pipe": over_a_pipe}
+def in_a_container() -> Engine:
+    """Trials through `podman exec`, which passes its input on only where `-i` says so."""
+    folder = Path(tempfile.mkdtemp())
+    (folder / "podman").write_text(PODMAN)
+    (folder / "podman").chmod(0o755)
+    return over_a_pipe(str(folder / "podman"), "exec", "box")
+
+
+REAL: dict[str, Callable[..., Engine]] = {
+    "local": LocalEngine,
+    "pipe": over_a_pipe,
+    "container": in_a_container,
+}
 ENGINES = {**REAL, "formula": recorded_formula}
 
 
@@ -138,6 +159,12 @@ def test_a_running_trial_is_cancelled_from_another_thread(kind, folder) -> None:
         outcome = engine.run(trial)
     assert isinstance(outcome, Failure)
     assert outcome.kind == "interrupted"
+
+
+def test_a_container_that_is_not_there_is_told() -> None:
+    ended = why_ended('Error: no container with name or ID "b" found: no such container', 125)
+    assert ended.what.startswith("the container is not there")
+    assert not ended.again
 
 
 def test_a_trial_over_a_pipe_is_the_trial_that_was_asked(folder) -> None:
