@@ -127,7 +127,7 @@ def computed_on(target: Target, machine: Machine, card: Card) -> Target:
 
 def _unseen(card: Card) -> Gpu:
     """Card that NVML does not list, as CUDA told of it in the program."""
-    name = card.name or "unknown NVIDIA GPU"
+    name = card.name or "unknown GPU"
     mig = " MIG " in f" {name} "
     profile = None if mig else profiles.match(name, card.total_gib)
     return Gpu(

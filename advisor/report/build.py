@@ -77,6 +77,7 @@ def optimize_report(tuning: FinishedTuning) -> Report:
         cwd=str(tuning.lab.program.cwd),
         machine=tuning.machine,
         target=_aim(tuning.target),
+        unseen_card=tuning.unseen_card,
         target_figures=tuning.target.datasheet,
         memory_limit_gib=state.context.memory_limit_gib,
         bottleneck_before=diagnose(

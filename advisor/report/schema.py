@@ -270,6 +270,8 @@ class Report(Part):
     machine: Machine
     target: str | None = None
     """The card that was aimed at, with its place; null on a CPU."""
+    unseen_card: str = ""
+    """The card that the program computed on, where NVML shows none: AMD's, or in a container."""
     target_figures: str = ""
     """One line: memory, bandwidth, dense tensor rates, with the source."""
     memory_limit_gib: float | None = None

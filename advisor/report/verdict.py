@@ -73,6 +73,12 @@ class FinishedTuning:
         return "config" if self.lab.program.configs else "command"
 
     @property
+    def unseen_card(self) -> str:
+        """Card that the program computed on, where NVML shows none; else empty."""
+        gpu = self.target.gpu
+        return gpu.name if gpu is not None and not self.machine.gpus else ""
+
+    @property
     def unit(self) -> str:
         """Unit counted: the workload's, or tokens."""
         originals = self.state.originals
@@ -475,6 +481,11 @@ def caveats(tuning: FinishedTuning) -> Iterator[str]:
         yield f"{BEFORE_TRAINING}."
     elsewhere = {run.device_note for run in state.originals if run.device_note}
     yield from elsewhere
+    if tuning.unseen_card:
+        yield (
+            f"NVML does not show {tuning.unseen_card}: its utilisation, power, energy and clocks "
+            "were not read, nor other programs on it."
+        )
     if not state.context.has_gpu and not elsewhere:
         yield "All of this was measured on this CPU. It says nothing about a GPU."
     yield from map(followed, state.followed)

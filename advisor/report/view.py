@@ -287,12 +287,17 @@ def _why_not_full(side: Side) -> str:
     return f", not 100 % mainly because of {PARTS[largest].name}"
 
 
+def cards_of(report: Report) -> str:
+    """The cards that NVML shows, else the one that the program computed on."""
+    return ", ".join(gpu.name for gpu in report.machine.gpus) or report.unseen_card
+
+
 def measured_on(report: Report) -> str:
     """Machine in one line."""
     machine = report.machine
     ram = numbers.gib(machine.ram_limit_gib)
     host = f"{machine.cpu_model}, {numbers.many(machine.cpus, 'CPU')}, {ram} RAM"
-    cards = ", ".join(gpu.name for gpu in machine.gpus)
+    cards = cards_of(report)
     return (
         f"Measured on {cards}; {host}"
         if cards
@@ -605,7 +610,7 @@ def machine(report: Report) -> Table | None:
     rows: list[tuple[str, object]] = [
         ("CPU", f"{host.cpu_model}, {host.cpus} usable"),
         ("memory", numbers.gib(host.ram_limit_gib)),
-        ("GPU", ", ".join(gpu.name for gpu in host.gpus) or host.gpu_note or "none"),
+        ("GPU", cards_of(report) or host.gpu_note or "none"),
         ("driver", host.gpus[0].driver if host.gpus else None),
         ("system", host.os),
         ("Python", host.python),

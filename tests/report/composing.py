@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from advisor.machine import target
+from advisor.machine.target import Target
 from advisor.model import Machine
 from advisor.patches import proven_advice
 from advisor.report import build
@@ -12,7 +13,12 @@ from tests.support.simulator.engine import QUIET_MACHINE
 from tests.support.simulator.search import FormulaSearch
 
 
-def reported(search: FormulaSearch, folder: Path, machine: Machine = QUIET_MACHINE) -> Report:
+def reported(
+    search: FormulaSearch,
+    folder: Path,
+    machine: Machine = QUIET_MACHINE,
+    aimed: Target | None = None,
+) -> Report:
     """The report that `optimize` would write."""
     return build.optimize_report(
         FinishedTuning(
@@ -29,7 +35,7 @@ def reported(search: FormulaSearch, folder: Path, machine: Machine = QUIET_MACHI
             written=(),
             dry_run=True,
             command="python train.py",
-            target=target.resolve("auto", machine),
+            target=aimed or target.resolve("auto", machine),
             wall_s=1.0,
         )
     )

@@ -14,9 +14,11 @@ from advisor.__main__ import build_parser
 from advisor.executor.comparison import Comparison
 from advisor.executor.requests import TrialRequest, Variant
 from advisor.knobs.registry import switches
+from advisor.machine import target
 from advisor.model import (
     PROCESS,
     Candidate,
+    Card,
     Disturbance,
     Effects,
     MeasurePlan,
@@ -395,3 +397,18 @@ def test_a_device_that_nothing_here_reads_is_named_and_no_cpu(tmp_path, device, 
     found = reported(formula_search(tmp_path, engine, "batch_size: 4\n", gpu=False), tmp_path)
     (note,) = [note for note in found.notes if "this CPU" in note or "ran on" in note]
     assert told in note
+
+
+def test_a_card_that_nvml_does_not_show_is_told_with_what_was_not_read(tmp_path) -> None:
+    """AMD's is `cuda` to torch: it is no CPU, and no NVML tells its power."""
+    engine = on_formula(load_s=1e-6, observed={"device": "cuda:0"})
+    card = Card(index=0, name="AMD Instinct MI300X", total_gib=192.0)
+    aimed = target.computed_on(target.resolve("auto", QUIET_MACHINE), QUIET_MACHINE, card)
+    search = formula_search(tmp_path, engine, "batch_size: 4\n", gpu=True)
+    found = reported(search, tmp_path, aimed=aimed)
+    (note,) = [note for note in found.notes if "NVML" in note]
+    assert "power, energy and clocks were not read" in note
+    text = view.render(found)
+    assert "Measured on AMD Instinct MI300X; " in text
+    assert "this CPU" not in text
+    assert "NVML shows no GPU" not in text
