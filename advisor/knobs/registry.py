@@ -65,7 +65,8 @@ class KnobSpec:
     by_hand: tuple[JsonScalar, ...] = ()
     """Further values to try where the user, not this program, would write them."""
     flag: tuple[JsonScalar, JsonScalar] | None = None
-    """Value of a flag, and one that may be faster."""
+    """Value of a flag, and one that may be faster: `value_trials.tune_flags` tries it. None: found
+    and told, never tried."""
     switch: Switch | None = None
     """For what the running program has, whether a config names it or not."""
     needs: tuple[Prerequisite, ...] = ()

@@ -115,14 +115,18 @@ def computed_on(target: Target, machine: Machine, card: Card) -> Target:
 
     CUDA may choose another card than NVML lists first, and in a container NVML may list none.
     Without a UUID (torch before 2.5) a card cannot be told from others, so a known one stays.
-    A target that is not here stays too: the card that ran only stands in for it.
+    A target that is not here stays too: the card that ran only stands in for it. But one that was
+    taken for absent, since NVML shows no card, is here once the program is on it.
     """
+    unseen = _unseen(card)
+    if target.gpu is None and target.profile and unseen.profile == target.profile.name:
+        return _present(unseen)
     if not target.present or (target.gpu is not None and card.uuid is None):
         return target
     for gpu in machine.gpus:
         if same_uuid(gpu.uuid, card.uuid):
             return target if gpu is target.gpu else _present(gpu)
-    return _present(_unseen(card))
+    return _present(unseen)
 
 
 def _unseen(card: Card) -> Gpu:

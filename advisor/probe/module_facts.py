@@ -245,12 +245,16 @@ def in_tf32(torch: Any) -> dict[str, bool]:
     }
 
 
-def all_in_tf32(torch: Any, products: dict[str, float], device: Any) -> bool:
+def all_in_tf32(torch: Any, products: dict[str, float], device: Any) -> bool | None:
     """Return True if the card may compute all products worth a word in TF32.
+
+    None on a card of AMD: its capability says nothing of TF32, and torch's switch is not its own.
 
     `products`: their amount by kind; what is a twentieth of them, like the last layer of a
     network of convolutions, decides nothing.
     """
+    if getattr(torch.version, "hip", None):
+        return None
     if torch.cuda.get_device_properties(device).major < TENSOR_CORES:
         return False
     allowed, whole = in_tf32(torch), sum(products.values())

@@ -85,8 +85,10 @@ def rates(torch: Any, device: str) -> dict[str, Any]:
         "launch_s": seconds(lambda: one.add_(1), wait, BLOCK_S),
     }
     modern = device == "cpu" or torch.cuda.get_device_capability(device) >= TENSOR_CORES
+    of_amd = getattr(torch.version, "hip", None)
     names = {"fp32": torch.float32, "fp16": torch.float16}
-    names.update({"tf32": torch.float32, "bf16": torch.bfloat16} if modern else {})
+    names.update({"bf16": torch.bfloat16} if modern else {})
+    names.update({"tf32": torch.float32} if modern and not of_amd else {})
     for name, dtype in names.items():
         torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
         side, product_s = fastest(

@@ -92,6 +92,16 @@ def test_a_card_that_nvml_does_not_show_is_still_a_card() -> None:
     assert target.computed_on(nothing, CPU_ONLY, a_slice).profile is None
 
 
+def test_a_named_card_that_nvml_does_not_show_is_here_once_the_program_is_on_it() -> None:
+    """As in a container without NVML; before, it was called absent for good."""
+    card = Card(index=0, name="NVIDIA GeForce RTX 3090", total_gib=23.69, compute_capability="8.6")
+    named = target.resolve("rtx-3090", CPU_ONLY)
+    assert "is not here" in named.note
+    found = target.computed_on(named, CPU_ONLY, card)
+    assert found == target.computed_on(target.resolve("auto", CPU_ONLY), CPU_ONLY, card)
+    assert found.present
+
+
 @pytest.mark.parametrize(
     ("name", "gpu", "limit"),
     [

@@ -128,7 +128,9 @@ class Carrier:
                 raise errors.EngineError(msg)
             python = interpreter_of(script) or "python3"
             return (python, RAY_PIPE, *arguments, "--", self.python, *AGENT)
-        begins = next((b for b in ADDED if (program, *arguments)[: len(b)] == b), (program,))
+        begins = next(
+            (b for b in ADDED if (program, *arguments)[: len(b)] == b), (program,)
+        )
         added = ADDED.get(begins, ())
         if program == "srun" and "SLURM_JOB_ID" in environ:
             added = (*added, "--overlap")  # the step that we are holds all CPUs
@@ -216,6 +218,12 @@ OF_THE_NODE = (
     ),
 )
 """Prefixes of variables that belong to a node; all others are the caller's."""
+CONTAINERS = {"docker", "podman", "kubectl"}
+"""Commands into a container, whose files are not the caller's."""
+OF_A_CONTAINER = {
+    "PATH", "HOME", "LD_LIBRARY_PATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX",
+}  # fmt: skip
+"""Variables that name places in it; the caller's would name places that are not there."""
 
 
 class Connection:
@@ -229,7 +237,13 @@ class Connection:
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._carrier, self._cwd, self._say = carrier, cwd, say
-        self._environ = {n: v for n, v in environ.items() if not n.startswith(OF_THE_NODE)}
+        inside = Path(carrier.words[0]).name in CONTAINERS
+        kept = OF_A_CONTAINER if inside else set()
+        self._environ = {
+            name: value
+            for name, value in environ.items()
+            if not name.startswith(OF_THE_NODE) and name not in kept
+        }
         self._process: subprocess.Popen[bytes] | None = None
         self._overhearing = threading.Thread()
         self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()

@@ -32,7 +32,9 @@ PODMAN = """\
 [ "$1" = exec ] || exit 125
 shift
 if [ "$1" = -i ]; then shift; else exec </dev/null; fi
-[ "$1" = box ] || { echo "Error: no container with name or ID \\"$1\\" found: no such container" >&2; exit 125; }
+if [ "$1" != box ]; then
+  echo "Error: no container with name or ID \\"$1\\" found: no such container" >&2; exit 125
+fi
 shift
 exec "$@"
 """

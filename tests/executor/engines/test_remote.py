@@ -307,6 +307,14 @@ TORCHRUN = (
 )
 
 
+@pytest.mark.parametrize(("command", "kept"), [("podman exec box", {}), ("ssh a", {"PATH": "/b"})])
+def test_a_containers_places_are_its_own(command, kept) -> None:
+    """Its PATH and libraries lie where the caller's do not; a node has the caller's disk."""
+    environ = {"PATH": "/b", "SLURM_JOB_ID": "1", "WANDB_MODE": "offline"}
+    connection = Connection(Carrier(words=tuple(command.split())), "/x", environ)
+    assert connection._environ == {**kept, "WANDB_MODE": "offline"}
+
+
 @pytest.mark.parametrize("broken", [pytest.param(False, marks=pytest.mark.nightly), True])
 def test_a_job_over_two_nodes_stops_and_is_told_as_one(tmp_path, gpu_advisor, broken) -> None:
     """Rank 0 says where all stop; what breaks on one node ends it on both."""
