@@ -592,7 +592,8 @@ def other_losses(compared: Compared) -> Differences:
 def is_repeatable(compared: Compared, losses: Sequence[Sequence[float]]) -> bool:
     """True if equal runs have equal losses, and this one had the same items without other draws.
 
-    Its losses then have to be the same: nothing but the batch is another.
+    Its losses then have to be the same: nothing but the batch is another. A single original is
+    taken to repeat itself: it had the same items, and drew nothing that could differ.
     """
     runs = (*compared.originals, compared.after)
     drawn = any(loader_of(run).draws is not False for run in runs)
@@ -601,7 +602,7 @@ def is_repeatable(compared: Compared, losses: Sequence[Sequence[float]]) -> bool
     as_many = min(samples) > 0 and max(samples) - min(samples) <= policy.SAMPLES_TIE * min(
         samples
     )
-    if len(losses) < 2 or drawn or len(came) != 1 or came == {()} or not as_many:
+    if not losses or drawn or len(came) != 1 or came == {()} or not as_many:
         return False
     return all(distance(each, losses[0]) <= policy.EQUAL_RUNS_TIE for each in losses[1:])
 

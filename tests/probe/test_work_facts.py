@@ -213,9 +213,10 @@ def test_of_the_same_items_the_losses_of_equal_updates_are_the_same(how, differs
     """Two equal runs repeat themselves, so that the smallest difference is the batch's. Where the
     loop draws random numbers, numpy's too, it may be theirs."""
     originals = [updating(how, "4", "8"), again(how, "4", "8")]
-    found = same_work.differences(originals, updating(how, "16", "2"))
-    told = [each.sentence for each in found if "Of the same items" in each.sentence]
-    assert bool(told) is differs
+    for known in (originals, originals[:1]):
+        found = same_work.differences(known, updating(how, "16", "2"))
+        told = [each.sentence for each in found if "Of the same items" in each.sentence]
+        assert bool(told) is differs, "a short budget has one original only"
     if how == "hardest":
         assert "the loss of an update depends on its batches" in found[0].sentence
 
