@@ -32,7 +32,7 @@ STAGES = {
     "whatif": "code suggestions: changes that are not applied",
     "profile": "profile: the command as it is",
 }
-"""Purpose of trials to the stage, in words."""
+"""Stage in words, by the purpose of its trials."""
 THEN = {
     "baseline": "the search",
     "effects": "the search",
@@ -42,11 +42,13 @@ THEN = {
     "whatif": "the report",
     "compare": "the table, ranked",
 }
-"""What follows a stage."""
+"""What follows a stage, in words, by the same purposes."""
 COMPARABLE = ("baseline", "search", "confirm", "profile")
-"""Purposes of trials with comparable throughputs."""
+"""Purposes of trials whose variants stand in the live table, with their rates."""
 MOST_ROWS = 8
-"""Variants in the live table: the original and the fastest ones."""
+"""Most variants in the live table: the original and the fastest ones."""
+WIDEST = 110
+"""Columns of the first screen on a wider terminal: longer lines of text read badly. Judgement."""
 
 
 class Progress:
@@ -59,8 +61,9 @@ class Progress:
         self._units = numbers.plural(unit)
         self._budget_s = budget_s
         self._began = time.monotonic()
-        self._stage = self._trial = self._status = self._others = ""
-        self._round = self._then = ""
+        self._stage = self._round = self._trial = self._status = self._then = ""
+        self._others = ""
+        """What other programs took beside the last trial; empty where it ran undisturbed."""
         self._variants: dict[str, tuple[Run | Failure, ...]] = {}
         """Results by label, the original first; replaced whole, as a thread draws them."""
         self._live = None
@@ -74,10 +77,11 @@ class Progress:
             )
 
     def note(self, text: str) -> None:
-        """One line that stays."""
+        """Write one line that stays, above the live view."""
         self._print(one_line(text), above_view=True)
 
     def _print(self, line: str, *, above_view: bool = False) -> None:
+        """Write a line; a live view shows in its own way all that is not for `above_view`."""
         with contextlib.suppress(OSError, ValueError):  # a closed pipe, a closed file
             if self._live is None:
                 print(line, file=self._stream, flush=True)
@@ -89,26 +93,28 @@ class Progress:
         self._status = one_line(text)
 
     def stage(self, name: str) -> None:
+        """Begin a stage; `name` is the purpose of its trials, a key of STAGES."""
         self._stage, self._round = STAGES[name], ""
         self._then = f"then: {THEN[name]}" if name in THEN else ""
         self._print(f"{self._stage} ({self._elapsed()})")
 
     def trial_started(self, number: int, label: str) -> None:
-        """Show process `number` of this call."""
+        """Show that process `number` of this call runs now."""
         self._trial = f"now: trial {number}, {one_line(label)}"
 
     def round_done(
         self, number: int, planned: int, label: str, gain: Interval | None
     ) -> None:
-        """Show the round that runs now, and the gain of those before."""
+        """Show the round after the `number` that count so far, and the gain of those."""
         so_far = f", {Gain.of(gain).text} so far" if gain else ""  # type: ignore[union-attr]
-        now = min(number + 1, planned)
-        self._round = f"round {now} of {planned}: {one_line(label)}{so_far}"
+        running = min(number + 1, planned)
+        self._round = f"round {running} of {planned}: {one_line(label)}{so_far}"
 
     def trial_done(self, attempt: TrialResult) -> None:
+        """Write a line on a result, and add it to the live table."""
         self._trial = self._status = ""
-        seen = attempt.run.disturbance if attempt.run else None
-        self._others = one_line(in_words(seen)) if seen and seen.disturbed else ""
+        load = attempt.run.disturbance if attempt.run else None
+        self._others = one_line(in_words(load)) if load and load.disturbed else ""
         label, purpose = one_line(attempt.request.label), attempt.request.purpose
         if purpose in COMPARABLE and not attempt.repeated:
             results = (*self._variants.get(label, ()), attempt.result)
@@ -133,7 +139,7 @@ class Progress:
         return f"{spent} of {numbers.duration(self._budget_s)}" if self._budget_s else spent
 
     def _facts(self, attempt: TrialResult) -> Iterator[str]:
-        """Rate, wait, memory and time, or how it failed."""
+        """What a line tells of a trial: rate, wait and memory, or how it failed; time; load."""
         result = attempt.result
         if isinstance(result, Failure):
             yield result.kind
@@ -157,7 +163,7 @@ class Progress:
         def lines(*texts: str) -> Iterator[Text]:
             return (Text(line, no_wrap=True, overflow="ellipsis") for line in texts if line)
 
-        width = min(40, options.max_width // 5)
+        width = min(40, options.max_width // 5)  # columns of a bar
         yield from lines(self._stage, self._elapsed())
         if self._budget_s:
             spent_s = time.monotonic() - self._began
@@ -180,36 +186,43 @@ class Progress:
 def _rows(
     tried: Mapping[str, Sequence[Run | Failure]],
 ) -> Iterator[tuple[float, list[str]]]:
-    """Rate and cells of variants: original, fastest ones, failures."""
-    runs = {label: [r for r in some if isinstance(r, Run)] for label, some in tried.items()}
+    """Rate and cells of each variant: the original, the fastest ones, then those that failed.
+
+    `tried`: results by label, the original first. A variant's rate is the median of its runs, 0
+    without any.
+    """
+    runs = {
+        label: [result for result in results if isinstance(result, Run)]
+        for label, results in tried.items()
+    }
     rates = {
-        label: median(r.units_per_s for r in some) for label, some in runs.items() if some
+        label: median(run.units_per_s for run in some)
+        for label, some in runs.items()
+        if some
     }
     original, *others = runs
-    for label in [original, *sorted(others, key=lambda label: -rates.get(label, 0.0))][
-        :MOST_ROWS
-    ]:
+    others.sort(key=lambda label: -rates.get(label, 0.0))
+    for label in [original, *others][:MOST_ROWS]:
         last, rate, gain = tried[label][-1], rates.get(label), ""
         if rate and rates.get(original):
             gain = numbers.ratio(rate / rates[original])
         figure = last.kind if isinstance(last, Failure) else numbers.number(rate)
-        peak = max((run.peak_mem_gib or 0.0 for run in runs[label]), default=0.0)
-        memory = numbers.gib(peak) if peak else ""
+        peak_gib = max((run.peak_mem_gib or 0.0 for run in runs[label]), default=0.0)
+        memory = numbers.gib(peak_gib) if peak_gib else ""
         yield rate or 0.0, [label, figure, gain, str(len(tried[label])), memory]
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """True for a terminal with colours that can redraw its lines."""
-    plain = os.environ.get("NO_COLOR") or os.environ.get("CI")
+    """True for a terminal that can redraw lines in colour, unless plain text is wanted.
+
+    NO_COLOR asks for it, and CI keeps every line as it was written.
+    """
+    wants_plain = os.environ.get("NO_COLOR") or os.environ.get("CI")
+    can_redraw = os.environ.get("TERM", "") not in {"", "dumb", "unknown"}
     try:
-        terminal = stream.isatty() and os.environ.get("TERM", "") not in (
-            "",
-            "dumb",
-            "unknown",
-        )
+        return stream.isatty() and can_redraw and not wants_plain
     except ValueError:  # closed
         return False
-    return terminal and not plain
 
 
 def show(report: Report, stream: TextIO | None = None) -> None:
@@ -223,4 +236,4 @@ def show(report: Report, stream: TextIO | None = None) -> None:
     from rich.markdown import Markdown
 
     console = Console(file=stream, no_color=not is_terminal(stream))
-    console.print(Markdown(text), width=min(console.width, 110))
+    console.print(Markdown(text), width=min(console.width, WIDEST))
