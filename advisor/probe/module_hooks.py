@@ -1,8 +1,9 @@
-"""Hooks of outermost module and compiled calls.
+"""Hooks that time calls of modules from outside any module, and of compiled code.
 
-Torch's global hook notices them. It costs at each module, of which a network has hundreds, so it
-is out while one of them runs. The hook that sees the end of a call is on that module during the
-call only: outside of it the module can be pickled, copied and scripted as ever.
+A hook of torch's for all modules sees such a call begin. It would cost time at every inner module,
+of which a network has hundreds, so it is taken out until the call ends. The hook that sees the end
+is on that one module, and during the call only: at any other time the module can be pickled,
+copied and scripted as ever.
 """
 
 from __future__ import annotations
@@ -19,28 +20,33 @@ from .module_facts import LOOKS, Module
 from .session import Session
 
 KEY, POST = -7001, -7005
-"""Keys in torch's dicts of hooks; torch's own count from 0 up."""
+"""Our keys in torch's dicts of hooks, for the begin and the end of a call.
+
+Any numbers below 0 would do: torch numbers its own hooks from 0 up."""
 ALWAYS = "_forward_hooks_always_called"
-"""Attribute of modules since torch 2.1: hooks that an exception calls, too."""
+"""Attribute of modules since torch 2.1: keys of hooks that run after an exception, too."""
 OUTSIDE = -1
 """Torch's number of the backward pass that a thread runs, where it runs none."""
 
 
 class ModuleCall(NamedTuple):
-    """Outermost call that runs."""
+    """Call of a module, from outside any other, that runs now."""
 
     module: Any
     entry: Module | None
+    """Facts of the module; None where its calls are not recorded."""
     start: float
+    """Seconds of the probe's `clock`."""
 
 
 class Entrance:
-    """Torch's global hook, in place while no module runs and calls are recorded.
+    """Torch's hook for all modules: in place while no module runs, if calls are recorded.
 
-    While one thread calls modules, the hook is out during a call, so that inner modules cost
-    nothing. What a second thread called meanwhile would pass unseen: an actor beside a learner
+    As long as one thread calls modules, the hook is taken out during a call, so that inner modules
+    cost nothing. What a second thread calls meanwhile would pass unseen: an actor beside a learner
     hid a quarter of the learner's updates on a busy machine. So from the first call or update of
-    a second thread on the hook stays in place (`shared`), and inner modules are told by thread.
+    a second thread on the hook stays in place (`shared`). Which modules are inner ones is then
+    known by the threads that are inside a call.
     """
 
     def __init__(self, torch: Any, hook: Callable[[Any, Any], None]) -> None:
@@ -50,9 +56,9 @@ class Entrance:
         )
         self._hook: Callable[[Any, Any], None] | None = hook
         self._inside: dict[int, ModuleCall | None] = {}
-        """Threads whose modules are inner ones, with the call if it is one of a module."""
+        """Threads whose modules are inner ones now, with the call that they are inside, if any."""
         self._lock = threading.Lock()
-        """Two threads may begin and end calls of one module."""
+        """Held while a call begins or ends, as two threads may call one module at a time."""
         self.wanted = True
         """Calls are recorded."""
         self.shared = False
@@ -60,7 +66,7 @@ class Entrance:
         self.reopen()
 
     def want(self, calls: bool) -> None:
-        """Record calls from now on, or none."""
+        """Record calls of modules from now on, or (`calls` False) none."""
         self.wanted = calls
         self._hooks.pop(KEY, None)
         self.reopen()
@@ -72,36 +78,46 @@ class Entrance:
 
     @property
     def call(self) -> ModuleCall | None:
-        """Module's call that this thread runs."""
+        """Call of a module that this thread is inside; None outside, in a fetch or a backward."""
         return self._inside.get(threading.get_ident())
 
     @property
     def occupied(self) -> bool:
-        """This thread's work is that of something around it: a call, a fetch, a backward."""
-        shut = not self.shared and KEY not in self._hooks
-        return threading.get_ident() in self._inside or shut
+        """True if a call of a module here would be an inner one.
+
+        This thread is inside a call, a fetch or a backward pass. Unless the entrance is shared, the
+        missing hook says so as well; it is missing, too, where no calls are recorded.
+        """
+        hook_is_out = not self.shared and KEY not in self._hooks
+        return threading.get_ident() in self._inside or hook_is_out
 
     def occupy(self) -> bool:
-        """Take this thread's modules as inner ones; False if they are already."""
+        """Take modules that this thread calls from now on as inner ones, until `vacate`.
+
+        False if they are already, or (unless shared) the hook is out: another thread is inside, or
+        no calls are recorded. Only an `occupy` that was True may be followed by `vacate`.
+        """
         thread = threading.get_ident()
-        if thread in self._inside or not (self.shared or self._hooks.pop(KEY, None)):
+        if thread in self._inside:
+            return False
+        if not self.shared and self._hooks.pop(KEY, None) is None:
             return False
         self._inside[thread] = None
         return True
 
     def vacate(self) -> None:
-        """Notice this thread's calls again."""
+        """Notice again the modules that this thread calls."""
         self._inside.pop(threading.get_ident(), None)
         self.reopen()
 
-    def calls(self, call: ModuleCall) -> None:
-        """Note which call of a module this thread runs."""
+    def enter(self, call: ModuleCall) -> None:
+        """Note which call of a module this thread is inside."""
         self._inside[threading.get_ident()] = call
 
     def used_by(self, *threads: int | None) -> None:
-        """Tell inner modules by their thread from now on, if these are several.
+        """Share the entrance from now on, if these threads are more than one; None is no thread.
 
-        A thread of autograd's own is none: it works for the one that waits for its pass.
+        A thread of autograd's own does not count: it works for the one that waits for its pass.
         """
         if not self.shared and len({*threads} - {None}) > 1 and not self.in_backward:
             self.shared = True
@@ -109,14 +125,14 @@ class Entrance:
 
     @property
     def in_backward(self) -> bool:
-        """This thread runs a part of a backward pass."""
+        """True if this thread runs a part of a backward pass."""
         return bool(self._backward_of() != OUTSIDE)
 
     def begin(self, call: ModuleCall, after: Callable[..., None]) -> None:
-        """Call `after` at the end of an outermost call."""
+        """Enter an outermost call, and have torch call `after` at its end."""
         module = call.module
         with self._lock:
-            self.calls(call)
+            self.enter(call)
             module._forward_hooks[POST] = after
             module._forward_hooks_with_kwargs[POST] = True
             if ALWAYS in module.__dict__:
@@ -129,9 +145,11 @@ class Entrance:
             if call is None or call.module is not module:
                 return None
             del self._inside[threading.get_ident()]
-            if not any(
-                it is not None and it.module is module for it in self._inside.values()
-            ):
+            runs_elsewhere = any(
+                other is not None and other.module is module
+                for other in self._inside.values()
+            )
+            if not runs_elsewhere:
                 module._forward_hooks.pop(POST, None)
                 module._forward_hooks_with_kwargs.pop(POST, None)
                 module.__dict__.get(ALWAYS, {}).pop(POST, None)
@@ -139,8 +157,9 @@ class Entrance:
         return call
 
     def reopen(self) -> None:
-        """Notice calls again, if they are recorded and no thread is inside one."""
-        if self.wanted and self._hook is not None and (self.shared or not self._inside):
+        """Put the hook in place, if calls are recorded and no thread's call keeps it out."""
+        kept_out = bool(self._inside) and not self.shared
+        if self.wanted and self._hook is not None and not kept_out:
             self._hooks[KEY] = self._hook
 
     def remove(self) -> None:
@@ -150,14 +169,15 @@ class Entrance:
 
 
 def install(torch: Any, session: Session) -> None:
-    """Hook module calls from outside any module."""
+    """Hook calls of modules from outside any module, and out-of-memory errors."""
     compiling, by_jit = compiling_of(torch), torch._C._get_tracing_state
     fx: Any = sys.modules.get("torch.fx._symbolic_trace")
 
     def inner(module: Any) -> bool:
-        """Where threads share the entrance: a call that belongs to one around it.
+        """True if the call of a module is a part of another one; where the entrance is shared.
 
-        DataParallel runs replicas, and autograd checkpointed parts, in threads of their own.
+        That other one may run in another thread: DataParallel runs replicas, and autograd
+        checkpointed parts, in threads of their own.
         """
         replica = module.__dict__.get("_is_replica", False)
         return entrance.occupied or replica or entrance.in_backward
@@ -167,6 +187,7 @@ def install(torch: Any, session: Session) -> None:
         if (
             session.is_muted()
             or (entrance.shared and inner(module))
+            # a compiler or tracer that follows this call would make us a part of its graph
             or compiling()
             or by_jit()
             or getattr(fx, "_is_fx_tracing_flag", 0)
@@ -209,28 +230,31 @@ def _ran_out(session: Session, build: Any, self: Any, *args: Any) -> None:
     """Record an out-of-memory error as it is made, wherever that is.
 
     A program may swallow it where no hook stands around the work: in a copy to the card, a
-    functional loss, an optimizer's step. Inside a module's call, a fetch or a backward pass the
-    program may try again in smaller parts and lose nothing, so there only an error that
-    comes out is recorded, by the hook around it; those are where the entrance is occupied.
+    functional loss, an optimizer's step. Inside a module's call, a fetch or a backward pass (where
+    the entrance is occupied) the program may try again in smaller parts and lose nothing. There
+    only an error that comes out is recorded, by the hook around it.
     """
     build(self, *args)
     inside = session.entrance.wanted and session.entrance.occupied
-    meant = isinstance(self, session.torch.cuda.OutOfMemoryError)
-    if not inside and session.works() and (meant or "out of memory" in str(self)):
+    if inside or not session.works():
+        return
+    by_class = isinstance(self, session.torch.cuda.OutOfMemoryError)
+    if by_class or "out of memory" in str(self):  # the driver has other errors, too
         session.attempt(session.record_exception, self, "step")
 
 
 def compiling_of(torch: Any) -> Callable[[], bool]:
-    """Make the check for running compilation."""
+    """Function that is True while torch compiles its caller; always False in an older torch."""
     compiler = getattr(torch, "compiler", None)
     return getattr(compiler, "is_compiling", None) or (lambda: False)
 
 
 def _enter(session: Session, module: Any) -> Module | None:
-    """Entry of a called module; None for a loss function beside a real network.
+    """Facts of a module that is called; None where its calls are not recorded.
 
-    An id comes back for another object once its module is gone, so the entry is asked whether
-    it still means this one.
+    Those are modules without parameters, such as a loss, once one with parameters was called.
+    An id comes back for another object once its module is gone, so the facts are asked whether
+    they still mean this one.
     """
     entry: Module | None = session.modules_by_id.get(id(module))
     if entry is None or entry.module() is not module:
@@ -246,9 +270,12 @@ def _enter(session: Session, module: Any) -> Module | None:
 def _leave(
     session: Session, entry: Module, inputs: Any, output: Any, start: float, end: float
 ) -> None:
-    """Record a call's end, even a failed one's."""
+    """Record a call that ended: its time and items, or its error.
+
+    Where nothing else tells one item of work from the next, its arguments are recorded too.
+    """
     problem = sys.exc_info()[1] if output is None else None
-    if problem is not None:
+    if problem is not None:  # after an exception torch calls the hook without an output
         module_facts.failed(session, entry, inputs, problem)
         return
     items = module_facts.items_of(session, entry, inputs, output)
@@ -257,12 +284,13 @@ def _leave(
     )
     if session.thread is None:
         session.thread = threading.get_ident()
-    fed = any(loader["iterated"] for loader in session.loaders)
-    if not (fed or session.updates) and session.capture is None:
+    by_loader = any(loader["iterated"] for loader in session.loaders)
+    unfed = not by_loader and session.capture is None
+    if unfed and not session.updates:
         with session.unseen():
             module_facts.record_numbers(session, entry, inputs, items)
     learns = session.optimizers_built and not session.counting
-    if learns and not fed and session.rows_left > 0 and session.capture is None:
+    if unfed and learns and session.rows_left > 0:
         with session.unseen():
             module_facts.record_rows(session, inputs, items, end)
     if session.diagnosis is not None:
@@ -277,36 +305,39 @@ def shield_compiled(eval_frame: Any, session: Session) -> None:
     module is observed from around the call.
     """
     context, optimized = eval_frame._TorchDynamoContext, eval_frame.OptimizedModule
-    compile_it, call_it = context.__call__, optimized.__call__
+    compile_original, call_original = context.__call__, optimized.__call__
 
-    def compiled(self: Any, fn: Any) -> Any:
-        made = compile_it(self, fn)
-        if (
-            not isinstance(made, types.FunctionType)
-            or type(self).__name__ == "DisableContext"
-        ):
-            return made  # what is not to be compiled must not be entered through us
+    def compile_shielded(self: Any, fn: Any) -> Any:
+        compiled = compile_original(self, fn)
+        is_function = isinstance(compiled, types.FunctionType)  # and no OptimizedModule
+        if not is_function or type(self).__name__ == "DisableContext":
+            return compiled  # what is not to be compiled must not be entered through us
         owner = getattr(fn, "__self__", None)
-        module = fn if owner is None else owner
+        module = fn if owner is None else owner  # of `model.forward` the model
 
-        @functools.wraps(made)
+        @functools.wraps(compiled)
         def shielded(*args: Any, **kwargs: Any) -> Any:
-            return _around(session, module, made, args, kwargs)
+            return _around(session, module, compiled, args, kwargs)
 
-        if hasattr(made, "_torchdynamo_wrapper_id"):
+        if hasattr(compiled, "_torchdynamo_wrapper_id"):
+            # torch looks through a wrapper of its own, which it knows by this
             shielded._torchdynamo_wrapper_id = id(shielded)  # type: ignore[attr-defined]
         return shielded
 
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return _around(session, self, functools.partial(call_it, self), args, kwargs)
+        call = functools.partial(call_original, self)
+        return _around(session, self, call, args, kwargs)
 
-    session.patches.put(context, "__call__", compiled)
-    if "__call__" in vars(optimized):  # before, it is called as any module
+    session.patches.put(context, "__call__", compile_shielded)
+    if "__call__" in vars(optimized):  # in an older torch it is called as any module
         session.patches.put(optimized, "__call__", __call__)
 
 
 def _around(session: Session, module: Any, call: Any, args: Any, kwargs: Any) -> Any:
-    """Call without hooks, as the outermost module."""
+    """Make a call of compiled code with the hook out, and record it as one of `module`.
+
+    It is recorded if it is an outermost one; `module` is None where it belongs to none.
+    """
     begun, entrance = clock(), session.entrance
     outermost = entrance.occupy()
     entry = None
@@ -314,7 +345,7 @@ def _around(session: Session, module: Any, call: Any, args: Any, kwargs: Any) ->
         try:
             if outermost and module is not None and not compiling_of(session.torch)():
                 entry = _enter(session, module)
-                entrance.calls(ModuleCall(module, entry, clock()))
+                entrance.enter(ModuleCall(module, entry, clock()))
         except Exception as problem:
             session.step_aside(problem)
         start = clock()
@@ -343,7 +374,8 @@ PROMPTS = ("input_ids", "inputs", "inputs_embeds", "input_features", "pixel_valu
 def generations(library: Any, session: Session) -> None:
     """Record each call of a library's `generate`, and its prompts.
 
-    Only it knows how many there are: beams and several answers to one prompt are rows, too.
+    It alone tells how many prompts there are: in the model's calls, beams and several answers to
+    one prompt are rows, too.
     """
 
     @session.patches.wrap(library.GenerationMixin, "generate")
@@ -361,6 +393,7 @@ def generations(library: Any, session: Session) -> None:
 
 
 def _generated(session: Session, args: Any, kwargs: Any, start: float, end: float) -> None:
+    """Record a call of `generate` and how many prompts it was given: one if none has rows."""
     given = (*args[:1], *(kwargs[name] for name in PROMPTS if name in kwargs))
     rows = next((len(prompts) for prompts in given if prompts is not None), 1)
     session.recorder.add(("generation", start, end, float(rows)))
