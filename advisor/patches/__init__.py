@@ -1,4 +1,4 @@
-"""Advice on confirmed suggestions, with patches where the place is certain."""
+"""Advice on suggestions whose gain is proven, with a patch as far as their place is certain."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -9,7 +9,7 @@ from advisor import numbers
 from advisor.executor.comparison import UNDER_LOAD
 from advisor.executor.requests import COMMAND_LINE, Program
 from advisor.knobs.registry import REGISTRY
-from advisor.model import Advice, Change, Effects
+from advisor.model import Advice, Change, Effects, Run
 from advisor.patches import patches
 from advisor.patches.patches import Edit, file_patch, patch_of
 from advisor.tuner.code_suggestions import is_confirmed
@@ -17,7 +17,7 @@ from advisor.tuner.state import Suggestion, TunerState
 
 
 def proven_advice(state: TunerState, program: Program) -> tuple[Advice, ...]:
-    """Confirmed suggestions, largest gain first."""
+    """Advice on each suggestion whose rounds proved a gain, the largest gain first."""
     advice = []
     for suggestion in state.suggestions:
         outcome = suggestion.outcome
@@ -29,103 +29,131 @@ def proven_advice(state: TunerState, program: Program) -> tuple[Advice, ...]:
         reason = f"{suggestion.reason} Measured in {pairs} of fresh processes."
         if outcome.used_contended_rounds:
             reason += f" {UNDER_LOAD}"
-        site, patch, by_hand = placed(state, program, suggestion)
-        if patch and by_hand:
-            reason += f" Not in the patch, and measured with it: {', '.join(by_hand)}."
+        placement = place(state, program, suggestion)
+        site, patch = placement.site, placement.patch
+        if patch and placement.by_hand:
+            left_out = ", ".join(placement.by_hand)
+            reason += f" Not in the patch, and measured with it: {left_out}."
         advice.append(
             Advice(title=suggestion.title, gain=gain, detail=reason, site=site, patch=patch)
         )
     return tuple(sorted(advice, key=lambda entry: -entry.gain.estimate))
 
 
-def placed(
-    state: TunerState, program: Program, suggestion: Suggestion
-) -> tuple[str | None, str | None, list[str]]:
-    """Place of a suggestion in the code, its patch, and what of it the patch does not hold.
+class Placement(NamedTuple):
+    """Where a suggestion belongs in the user's files."""
 
-    Each change is edited where that is certain: values of configs, arguments at the line that
-    builds the loader, switches in the file that calls the model. The rest is the user's, by hand.
+    site: str | None
+    """Line that it is about, `train.py:88`; None if all of it is in configs, or it was not seen."""
+    patch: str | None
+    """Diff of what has a certain place, configs included; None where nothing has."""
+    by_hand: list[str]
+    """Words for each change that the patch does not hold."""
+
+
+def place(state: TunerState, program: Program, suggestion: Suggestion) -> Placement:
+    """Find the place of each change of a suggestion, and patch those whose place is certain.
+
+    That can be values of configs, arguments at the line that builds the loader, and switches in
+    the file that calls the model. Edits of one file are tried one by one, then made together:
+    where they do not go together, all of that file's are left to the user.
     """
-    moved = suggestion.variant.candidate.moved_from(state.best)
+    changes = suggestion.variant.candidate.moved_from(state.best)
     seen = suggestion.run.effects
-    by_hand = [f"{each.path} {each.new}" for each in moved if each.document == COMMAND_LINE]
+    by_hand = [
+        f"{change.path} {change.new}"
+        for change in changes
+        if change.document == COMMAND_LINE
+    ]
     diffs = [config_patch(program, state, suggestion)]
-    coded = [change for change in moved if change.in_code]
+    coded = [change for change in changes if change.in_code]
     arguments = [change for change in coded if REGISTRY[change.kind].switch is None]
     site = seen.loader_site if arguments else seen.model_site if coded else None
-    parts = [*loader_parts(arguments, seen), *switch_parts(coded, suggestion)]
-    for place in dict.fromkeys(part.file for part in parts):
-        here = [part for part in parts if part.file == place]
-        sure = [part for part in here if patch_at(program, place, [part])]
-        patch = patch_at(program, place, sure) if sure else None
+    edits = [*loader_edits(arguments, seen), *switch_edits(coded, suggestion)]
+    for file in dict.fromkeys(edit.file for edit in edits):
+        of_file = [edit for edit in edits if edit.file == file]
+        sure = [edit for edit in of_file if patch_at(program, file, [edit])]
+        patch = patch_at(program, file, sure) if sure else None
         diffs.append(patch)
-        by_hand += [part.words for part in here if patch is None or part not in sure]
-    return site, "".join(filter(None, diffs)) or None, by_hand
+        by_hand += [edit.words for edit in of_file if patch is None or edit not in sure]
+    return Placement(site, "".join(filter(None, diffs)) or None, by_hand)
 
 
 class PlacedEdit(NamedTuple):
-    """A change of the code."""
+    """A change of the code, and the edit that makes it."""
 
     words: str
     """What the user writes."""
     file: str
+    """Its path, from the program's working folder; empty where the place was not seen."""
     edit: Edit | None
     """None where its place is not certain."""
 
 
-def loader_parts(changes: Sequence[Change], seen: Effects) -> list[PlacedEdit]:
-    """Arguments of the measured loader, set together at the line that builds it."""
+def loader_edits(changes: Sequence[Change], seen: Effects) -> list[PlacedEdit]:
+    """One edit that sets all changed arguments of the measured loader where it is built.
+
+    Together, since one of them may need another: a loader without workers refuses some.
+    """
     values = {change.path: change.new for change in changes}
     if not values:
         return []
-    file, line = place_of(seen.loader_site)
+    file, line = file_and_line(seen.loader_site)
     words = ", ".join(f"{name}={value!r}" for name, value in values.items())
     edit = partial(patches.loader_edit, line, values) if line is not None else None
     return [PlacedEdit(f"`{words}`", file, edit)]
 
 
-def switch_parts(changes: Sequence[Change], suggestion: Suggestion) -> list[PlacedEdit]:
-    """Switches in the file that calls the model: statements first, then around its call."""
-    seen = suggestion.run.effects
-    file, line = place_of(seen.model_site)
+def switch_edits(changes: Sequence[Change], suggestion: Suggestion) -> list[PlacedEdit]:
+    """Edits of torch's switches in the file that calls the model; other changes have none.
+
+    A switch is a statement behind the imports, or stands around the model's call, as autocast.
+    Statements come first: each is put right behind the imports, before those put there earlier,
+    so they are made in the reverse order of their text.
+    """
+    file, line = file_and_line(suggestion.run.effects.model_site)
     statements: list[PlacedEdit] = []
     around: list[PlacedEdit] = []
     for change in changes:
         switch = REGISTRY[change.kind].switch
         if switch is None:
             continue
-        words = switch.shown(change.new)
         edit: Edit | None = None
         if line is not None and switch.statement:
             statement = switch.statement.format(value=change.new)
             edit = partial(patches.statement_edit, statement)
         elif line is not None and change.kind == "precision":
-            device = (seen.device or "cpu").partition(":")[0]
-            widen = any(each.one_tensor for each in suggestion.run.overrides)
-            dtype = str(change.new)
-            edit = partial(patches.autocast_edit, line, device, dtype, widen=widen)
-        (statements if switch.statement else around).append(PlacedEdit(words, file, edit))
-    # each is put right behind the imports, before those put there earlier: in the order of the text
-    statements.sort(key=lambda part: part.words, reverse=True)
+            edit = autocast_at(line, str(change.new), suggestion.run)
+        placed = PlacedEdit(switch.shown(change.new), file, edit)
+        (statements if switch.statement else around).append(placed)
+    statements.sort(key=lambda placed: placed.words, reverse=True)
     return [*statements, *around]
 
 
-def place_of(site: str | None) -> tuple[str, int | None]:
-    """File and line of `train.py:88`; no line for what belongs to none."""
+def autocast_at(line: int, dtype: str, run: Run) -> Edit:
+    """Edit that puts autocast around the model's call at `line`, as the probe did in `run`."""
+    device = (run.effects.device or "cpu").partition(":")[0]
+    widen = any(outcome.one_tensor for outcome in run.overrides)
+    return partial(patches.autocast_edit, line, device, dtype, widen=widen)
+
+
+def file_and_line(site: str | None) -> tuple[str, int | None]:
+    """File and line of a site `train.py:88`; no line where the site names none, or is None."""
     file, _, line = (site or "").rpartition(":")
     return file, int(line) if line.isdigit() else None
 
 
-def patch_at(program: Program, file: str, parts: Sequence[PlacedEdit]) -> str | None:
-    """Patch of `file` with all of `parts`; None where there is no such file, or no sure edit."""
+def patch_at(program: Program, file: str, placed: Sequence[PlacedEdit]) -> str | None:
+    """Patch of `file` with all of the edits; None where the file or one of them is missing."""
     path = program.cwd / file
-    edits = [part.edit for part in parts if part.edit is not None]
-    if not path.is_file() or len(edits) < len(parts):
+    edits = [each.edit for each in placed if each.edit is not None]
+    if not path.is_file() or len(edits) < len(placed):
         return None
     return patch_of(path, program.cwd, partial(patches.all_edits, edits))
 
 
 def config_patch(program: Program, state: TunerState, suggestion: Suggestion) -> str | None:
+    """Patch of the configs from the best candidate to the suggestion; None if they are equal."""
     diffs = []
     for config in program.configs:
         sides = (state.best, suggestion.variant.candidate)
