@@ -1,8 +1,9 @@
 """Breakdown of time: work, networks and waits of a window, phases of a run.
 
 Fetches and saves are recorded throughout the window, so their shares are of all of it. Calls,
-passes and copies are recorded only while every hook is in, usually before the window: what is left
-of the window is divided as that stretch was. Both are steps of one kind, after warm-up.
+passes and copies are recorded only while every hook is in, usually before the window. What fetches
+and saves leave of the window is therefore divided as that recorded stretch was: its steps are of
+the same kind, after warm-up as well.
 """
 
 import bisect
@@ -18,18 +19,18 @@ from advisor.analysis.window import Window
 from advisor.model import TRAINING_STEPS, NetworkStage, RunPhase, Shares, SyncPoint
 
 MOST_POINTS = 8
-"""Waiting lines told at most, the costliest ones."""
+"""Most lines of code that are told to wait for the device: the costliest ones."""
 FEWEST_STEPS = 5
-"""Recorded steps whose mean length tells that of the others."""
+"""Fewest recorded steps whose mean length stands for that of the others."""
 RARE = 0.01
-"""Fewer calls a step are none of the loop's."""
+"""Waits a step below which a line of code is taken for no part of the loop."""
 
 
 def shares(log: EventLog, window: Window, stretch: Span, clock: DeviceClock) -> Shares:
-    """Shares of the window without its validation; sum is 1, if steps were recorded.
+    """Shares of the window's time without validation, by what the time was spent on.
 
-    `stretch`: time in which every kind of event was recorded. Where it is empty, only saving and
-    waits for data are told: no part of the time is made up.
+    `stretch`: time in which every kind of event was recorded; the shares then sum to 1. Where
+    nothing was recorded, only saving and waits for data are told: no part of the time is made up.
     """
     series = window.series
     seconds_by_kind: dict[str, float] = {}
@@ -38,27 +39,26 @@ def shares(log: EventLog, window: Window, stretch: Span, clock: DeviceClock) -> 
     if saving:
         seconds_by_kind["saving"] = saving
     waits = loader_waits(log, series, clock)
-    rest = events.seconds(left)
+    rest_s = events.seconds(left)
     if waits is not None:
         waited_s = events.seconds_inside(waits, left)
         if clock.marks:
             waited_s = _idle_waits_s(log, series, waits, left, stretch) or waited_s
-        seconds_by_kind["data_wait"], rest = waited_s, rest - waited_s
+        seconds_by_kind["data_wait"], rest_s = waited_s, rest_s - waited_s
     waits = waits or []
     watched = events.without([stretch], events.merged([*series.aside, *log.saves, *waits]))
     if clock.marks:
         parts = device_time.seconds(log, waits, clock, watched)
+        steps = _recorded_steps(log, series, stretch, clock)
+        parts = _of_window(parts, window, steps, rest_s)
     else:
         busy = events.merged([*log.passes, *log.updates, *log.calls])
-        compute, other = events.split(watched, busy)
-        parts = {"compute": compute, "other": events.seconds(other)}
-    if clock.marks:
-        parts = _of_window(
-            parts, window, _recorded_steps(log, series, stretch, clock), rest
-        )
-    total = sum(parts.values())
-    if total > 0:
-        seconds_by_kind.update({name: rest * part / total for name, part in parts.items()})
+        compute_s, other = events.split(watched, busy)
+        parts = {"compute": compute_s, "other": events.seconds(other)}
+    all_s = sum(parts.values())
+    if all_s > 0:
+        for name, part_s in parts.items():
+            seconds_by_kind[name] = rest_s * part_s / all_s
     return Shares(**{name: part / window.seconds for name, part in seconds_by_kind.items()})
 
 
@@ -67,34 +67,39 @@ def _recorded_steps(
 ) -> float | None:
     """Steps that the device did in the recorded stretch; None where too few tell their length.
 
-    By its own clock: the host runs ahead at first, and queues more steps than are done.
+    By the device's clock: the host runs ahead at first, and queues more steps than are done.
     """
     done = [(clock.done(bound), number) for number, bound in enumerate(series.bounds)]
-    inside = [span for span in done if stretch.start <= span[0] <= stretch.end]
+    inside = [end for end in done if stretch.start <= end[0] <= stretch.end]
     if len(inside) <= FEWEST_STEPS:
         return None
     (start, first), (end, last) = inside[0], inside[-1]
-    off_s = [series.bounds[number] - series.clock[number] for number in (first, last)]
-    step_s = (end - start - (off_s[1] - off_s[0])) / (last - first)
+    aside_before, aside_until = (
+        series.bounds[number] - series.clock[number] for number in (first, last)
+    )
+    step_s = (end - start - (aside_until - aside_before)) / (last - first)
     watched = events.without([stretch], events.merged([*series.aside, *log.saves]))
     return events.seconds(watched) / step_s if step_s > 0 else None
 
 
 def _of_window(
-    parts: dict[str, float], window: Window, recorded: float | None, rest: float
+    parts: dict[str, float], window: Window, recorded_steps: float | None, rest_s: float
 ) -> dict[str, float]:
-    """Seconds of the recorded `parts`, with the computing of as many steps as the window has.
+    """Seconds of the window by kind, from those of the recorded stretch (`parts`).
 
-    A device takes the same time for a step whatever the host does meanwhile. So where steps of
-    the window are slower than the `recorded` ones, beside load, the rest of each is idle; where
-    they are quicker, as hooks are out, less of each is. `rest`: seconds that all parts have there.
+    A device computes as long for a step whatever the host does meanwhile. So computing is taken
+    once for each step of the window, and the other kinds share what it leaves of `rest_s`, the
+    seconds of all kinds in the window. Where steps of the window are slower than the recorded ones,
+    beside load, more of each is idle; where they are quicker, as hooks are out, less. With an
+    unknown number of recorded steps, or nothing but computing, `parts` stay as they are.
     """
-    idle = sum(parts.values()) - parts["compute"]
-    if recorded is None or idle <= 0:
+    not_computing_s = sum(parts.values()) - parts["compute"]
+    if recorded_steps is None or not_computing_s <= 0:
         return parts
-    computed_s = min(rest, parts["compute"] * window.count / recorded)
-    found = {name: (rest - computed_s) * part / idle for name, part in parts.items()}
-    return {**found, "compute": computed_s}
+    computing_s = min(rest_s, parts["compute"] * window.count / recorded_steps)
+    left_s = rest_s - computing_s
+    others = {name: left_s * part / not_computing_s for name, part in parts.items()}
+    return {**others, "compute": computing_s}
 
 
 def _idle_waits_s(
@@ -104,21 +109,22 @@ def _idle_waits_s(
     left: list[Span],
     stretch: Span,
 ) -> float | None:
-    """Seconds of `left` in which a device idled for the loader; None without a record.
+    """Seconds of `left` in which a device idled for the loader; None where no fetch was recorded.
 
-    Where steps are only counted a mark comes each 20 ms, and does not tell that the device
-    still worked for a short step before. So the part of the loader's time in which it idled
-    is that of the recorded stretch.
+    Where steps are only counted, a mark of the device's work comes each 20 ms: it does not tell
+    that the device was still at a short step when a fetch began. So of the fetches in `left` the
+    same share is idle as of those in the recorded stretch.
     """
     fetches = events.merged(_own_fetches(log, series))
-    recorded_s = events.seconds_inside(fetches, [stretch])
-    if recorded_s <= 0:
+    fetching_s = events.seconds_inside(fetches, [stretch])
+    if fetching_s <= 0:
         return None
-    idle = events.seconds_inside(waits, [stretch]) / recorded_s
-    return idle * events.seconds_inside(fetches, left)
+    idle_share = events.seconds_inside(waits, [stretch]) / fetching_s
+    return idle_share * events.seconds_inside(fetches, left)
 
 
 def _own_fetches(log: EventLog, series: StepSeries) -> Iterator[Span]:
+    """Fetches from the loaders that feed the steps."""
     for fetch in log.fetches:
         if fetch.loader in series.loaders:
             yield Span(fetch.start, fetch.end)
@@ -129,8 +135,8 @@ def loader_waits(
 ) -> list[Span] | None:
     """Waits for the loader while the device had nothing to do; None without a loader.
 
-    A fetch that the device still works through costs nothing: it counts from when the device was
-    done. None, too, where another thread than the working one fetches: no step waits in it.
+    While the device still works a fetch costs nothing: it counts from when the device was done.
+    None, too, where another thread than the working one fetches: no step waits in its fetches.
     """
     if series.loader is None or log.loader(series.loader).other_thread:
         return None
@@ -149,17 +155,17 @@ def backward_share(log: EventLog, stretch: Span, clock: DeviceClock) -> float | 
 
 
 def _worked(calls: Sequence[Sequence[float]], clock: DeviceClock) -> list[Span]:
-    """Spans from when a device could begin each call until done."""
-    return [Span(max(call[0], clock.done(call[0])), clock.done(call[1])) for call in calls]
+    """For each call, the time from when a device could begin with it until it was done."""
+    return [Span(clock.done(call[0]), clock.done(call[1])) for call in calls]
 
 
 def stages(
     log: EventLog, window: Window, stretch: Span, clock: DeviceClock
 ) -> tuple[NetworkStage, ...]:
-    """Networks that an inference calls in turn, by their first calls; none with a single one.
+    """Networks that an inference calls in turn, by their first calls; none if it is only one.
 
-    On a device the time is from when it could begin with a call until it was done with it. A
-    training has none: the forwards of a network tell nothing of its backwards.
+    Their shares are of the recorded stretch. A training has none: the forwards of a network tell
+    nothing of its backwards.
     """
     seconds = stretch.end - stretch.start
     units = (window.units_per_s() or 0.0) * seconds
@@ -184,28 +190,31 @@ def stages(
 
 
 def sync_points(log: EventLog, window: Window) -> tuple[SyncPoint, ...]:
-    """Waiting lines of the recorded steps, the costliest first."""
+    """Lines of code at which the host waits for the device, the costliest first.
+
+    Those of the window's steps; where these were only counted, of all steps that were recorded.
+    """
     series = window.series
     bounds = _recorded(log, series.bounds[window.first : window.last + 1])
-    bounds = bounds or _recorded(log, series.bounds)  # the window may be only counted
+    bounds = bounds or _recorded(log, series.bounds)
     if not bounds:
         return ()
-    many = len(bounds) - 1
+    steps = len(bounds) - 1
     lines: dict[tuple[str, str], list[float]] = {}
     for wait in log.waits:
         if wait.site and bounds[0] < wait.end <= bounds[-1]:
             lines.setdefault((wait.site, wait.name), []).append(wait.end - wait.start)
     points = [
-        SyncPoint(site=site, call=call, per_step=len(took) / many, ms=1000.0 * fmean(took))
+        SyncPoint(site=site, call=call, per_step=len(took) / steps, ms=1000.0 * fmean(took))
         for (site, call), took in lines.items()
-        if len(took) >= RARE * many
+        if len(took) >= RARE * steps
     ]
     points.sort(key=lambda point: -point.per_step * point.ms)
     return tuple(points[:MOST_POINTS])
 
 
 def _recorded(log: EventLog, bounds: Sequence[float]) -> Sequence[float]:
-    """Bounds of steps with every call recorded, at least two."""
+    """Those bounds of steps between which waits were recorded; none if they are fewer than two."""
     if not log.waits:
         return []
     start, end = log.hooked_spans()[0]
@@ -215,20 +224,22 @@ def _recorded(log: EventLog, bounds: Sequence[float]) -> Sequence[float]:
 
 
 def phases(log: EventLog, series: StepSeries) -> tuple[RunPhase, ...]:
-    """Phases from the first finished step to the last event, by the host's clock."""
+    """Phases from the first finished step to the last event, by the host's clock.
+
+    Time between steps that is no phase of its own belongs to the work.
+    """
     if not series.steps:
         return ()
     start = series.bounds[0]
     end = max([log.last_time() or start, *(save.end for save in log.saves[-1:])])
     fetches = [fetch for fetch in log.fetches if fetch.loader in series.loaders]
     between = [Span(old.start, new.end) for old, new in pairwise(fetches) if old.ended_pass]
+    ends_with_pass = bool(fetches) and fetches[-1].ended_pass
     kinds: dict[str, Iterable[Span]] = {  # where two overlap, the first has the time
         "saving": log.saves,
         "validation": _validation(log, series),
         "between epochs": between,
-        "ending": [Span(fetches[-1].start, end)]
-        if fetches and fetches[-1].ended_pass
-        else [],
+        "ending": [Span(fetches[-1].start, end)] if ends_with_pass else [],
     }
     left = [Span(start, end)]
     interruptions = []
@@ -244,9 +255,13 @@ def phases(log: EventLog, series: StepSeries) -> tuple[RunPhase, ...]:
 
 
 def _validation(log: EventLog, series: StepSeries) -> Iterator[Span]:
-    """Validation, each stretch to the end of its last pass, if any."""
+    """Stretches of validation; each ends with the last pass over its data, if one ended in it.
+
+    What follows until training goes on is none.
+    """
     others = [fetch for fetch in log.fetches if fetch.loader not in series.loaders]
-    ends = [fetch.end for fetch in others if fetch.ended_pass]
+    pass_ends = [fetch.end for fetch in others if fetch.ended_pass]
     for start, end in series.aside:
-        at = bisect.bisect_right(ends, end) - 1
-        yield Span(start, ends[at] if at >= 0 and ends[at] > start else end)
+        latest = bisect.bisect_right(pass_ends, end) - 1
+        ended = latest >= 0 and pass_ends[latest] > start
+        yield Span(start, pass_ends[latest] if ended else end)
