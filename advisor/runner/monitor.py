@@ -1,11 +1,10 @@
-"""Monitor of a running trial and its limits.
+"""Monitor of a running trial: it looks ten times a second, and says when and by what it ends.
 
-Looks at the trial ten times a second, and says when and why it ends. A window that is full once
-is kept whatever comes after it: the program may be ended by its parts, by its limits or by an
-error of its own, and the rate stands.
+A window that is full once is kept whatever comes after it. The program may then end while its
+parts are measured alone, by a limit or by an error of its own: the rate stands.
 
 A silent program hangs, or compiles. The first steps may be a compilation, which keeps a CPU
-busy; so a silence among them is given as long as a start, as long as something works.
+busy. So a silence among them may last as long as a start, while something works.
 """
 
 import contextlib
@@ -33,21 +32,23 @@ from advisor.runner.resources import TreeSampler, oom_kills, own_numbers, parts_
 
 # By judgement: patience costs a trial seconds, and a program that is ended too early a process.
 TICK_S = 0.1
-"""Interval between checks; the command's end needs none."""
+"""Interval between looks; the end of the command is seen at once."""
 LOST_S = 5.0
-"""Longest wait for the probe in a child of a Python that keeps it out."""
+"""Longest wait for a first record where the command keeps our variables from its program.
+
+A child of such a program may still have the probe."""
 RANKS_GRACE_S = 2.0
-"""For other ranks to fill their window, once one has."""
+"""Longest wait for other processes to stop, once one has stopped with a full window."""
 EXIT_S = 0.5
-"""Wait for the command's end after its last process stopped."""
+"""Longest wait for the command's own end once its window is full."""
 STACKS_S = 0.5
-"""Time that a hanging process gets to write its stacks."""
+"""Time that a process without steps gets to write the stacks of its threads."""
 BUSY_S = 10.0
-"""Period to judge if a silent program is busy; at its end the silence alone."""
+"""Latest seconds that tell if a silent program is busy; never more than its silence at its end."""
 BUSY_CPUS = 0.05
 """CPUs of a program that compiles rather than waits, even on a crowded host."""
 WARM_STEPS = 3
-"""Whole steps in which a silence may be a compilation, or the first's long pass."""
+"""Finished steps below which a silence may be a compilation, or a first step of many passes."""
 PROGRESS_S = 2.0
 """Time between words to the user."""
 NOBODY = 2**31 - 1
@@ -56,11 +57,13 @@ NOBODY = 2**31 - 1
 End = Literal[
     "exited", "measured", "start-limit", "hang", "total-limit", "cancelled", "not-started"
 ]  # fmt: skip
+"""What ended a trial: the command itself, its full window, a limit of ours, the user, or a refusal
+to start it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialExit:
-    """End of a trial before classification, with output."""
+    """How a trial ended, and all that is known of it then; `classify.py` says what that means."""
 
     end: End
     started: float
@@ -68,20 +71,21 @@ class TrialExit:
     ended: float
     exit_code: int | None = None
     problem: str = ""
-    """not-started: why."""
+    """Why it was not started; empty otherwise."""
     stdout: str = ""
     stderr: str = ""
     processes: tuple[ProcessRecord, ...] = ()
     silence_s: float | None = None
-    """Since the last step."""
+    """Since the last step; without one, since the start or the end of what stepped before."""
     busy_cpus: float | None = None
-    """CPUs that the process tree kept busy in its last seconds."""
+    """CPUs that the process tree kept busy in the last BUSY_S of its silence; None: too short."""
     peak_host_gib: float | None = None
     host_growth_gib_per_min: float | None = None
     stacks: str = ""
     oom: Counter[str] = field(default_factory=Counter)
     """The kernel's out-of-memory kills meanwhile, by `cgroup` and `host`."""
     count: Tally = field(default_factory=Tally)
+    """Units by the lines of output that the plan's `unit_regex` matches."""
     printed: Printed = field(default_factory=Printed)
     """What was looked for in the whole output, of which `stdout` and `stderr` are the ends."""
     left_behind: int = 0
@@ -94,21 +98,25 @@ class TrialExit:
 
     @property
     def steps(self) -> int:
+        """Steps of the process that made most."""
         return max((process.steps for process in self.processes), default=0)
 
     @property
     def aside(self) -> str | None:
-        """Error of the probe for which it left a program alone."""
+        """Last line of the probe's error for which it left the program alone.
+
+        None where it did not, or where another process of the program made steps.
+        """
         aside = [process for process in self.processes if process.state == "aside"]
         if self.steps or not aside:
             return None
-        told = [
+        lines = [
             line
             for record in aside
             for error in record.errors
             for line in error.splitlines()
         ]
-        return told[-1] if told else "its record does not say how"
+        return lines[-1] if lines else "its record does not say how"
 
     @property
     def output(self) -> str:
@@ -116,7 +124,7 @@ class TrialExit:
 
 
 class Monitor:
-    """Watch over one running trial: it says when the trial is over, and by what.
+    """Watch over one running trial, until it ends or has to be ended.
 
     Each look reads the records of the program's processes, tells these when to count and when
     to stop, and samples memory and load. From a full window on the program is ended by us, so
@@ -143,11 +151,14 @@ class Monitor:
         self._full_since = self._first_step = math.inf
         """Epoch seconds of the first full window, and the first step."""
         self._at_work = False
+        """A living process makes steps, or lines of output were counted."""
         self._last_sign = clock.now()
         """Epoch seconds of the start, the last step, or the end of what stepped."""
         self._reported = 0.0
+        """Epoch seconds of the latest word to the user."""
         self._tree = TreeSampler(launched.supervisor_pid)
         self._host_pids: dict[int, int] = {}
+        """The host's numbers of processes, by those in the program's own process space."""
 
     def until_end(self) -> TrialExit:
         """Watch the trial to its end; return what is known of it then."""
@@ -163,14 +174,14 @@ class Monitor:
             self._report()
         ended = clock.now()
         self.load.sample(force=True)
-        if end == "measured":  # usually the command just ended by itself
-            self._launched.wait(EXIT_S)
-        stacks = self._stacks() if end in {"hang", "start-limit"} else ""
         launched = self._launched
+        if end == "measured":  # usually its last process stopped, and it ends as well
+            launched.wait(EXIT_S)
+        stacks = self._stacks() if end in {"hang", "start-limit"} else ""
         left_behind = self._left_behind() if end == "exited" else 0
-        if end in {"exited", "not-started"}:  # its last words may still arrive
-            launched.stop()
-        # nothing counts that a program ended by us says or raises from here on
+        if end in {"exited", "not-started"}:
+            launched.stop()  # its last words may still be on their way
+        # of a program that we end, nothing counts that it says or raises from here on
         stdout, stderr = launched.stdout.printed(), launched.stderr.printed()
         records = self._records.read()
         launched.stop()
@@ -195,7 +206,7 @@ class Monitor:
         )
 
     def _end(self, now: float) -> End | None:
-        """What the trial has ended by; None while it runs."""
+        """What ends the trial now; None: it goes on."""
         launched = self._launched
         stepping = [
             p for p in self._processes if p.state == "stepping" and self._alive(p.pid)
@@ -207,16 +218,13 @@ class Monitor:
             return "not-started"
         if self._window_full(now, stepping):
             return "measured"
-        # what comes after a full window is ours: it neither fails nor outlasts the program
-        full = self._full_since < math.inf or any(
-            process.alone for process in self._processes
-        )
-        if launched.ended:
-            return "measured" if full else "exited"
-        end = self._over_limit(now, stepping)
-        return "measured" if end is not None and full else end
+        end: End | None = "exited" if launched.ended else self._over_limit(now, stepping)
+        alone = any(process.alone for process in self._processes)
+        was_full = alone or self._full_since < math.inf  # then the window is kept
+        return "measured" if end is not None and was_full else end
 
     def _note_signs(self, now: float, *, at_work: bool) -> None:
+        """Note the latest sign of life: a step, a counted line, or that work began or paused."""
         signs = [p.last_step_time for p in self._processes if p.last_step_time is not None]
         signs += [mark.time for mark in self._tally.marks[-1:]]
         if at_work != self._at_work:  # its first step, or the next part of a longer command
@@ -227,6 +235,7 @@ class Monitor:
             self._first_step = min(self._first_step, now)
 
     def _over_limit(self, now: float, stepping: list[ProcessRecord]) -> End | None:
+        """Limit that the trial is over; None if over none."""
         trial, silence = self._trial, now - self._last_sign
         alone = any(process.alone for process in stepping)  # its parts make no steps
         hang_s = trial.hang_limit_s + (parts_limit_s(trial.plan) if alone else 0.0)
@@ -241,9 +250,10 @@ class Monitor:
         return None
 
     def _left_alone(self) -> bool:
-        """True if no step will ever be seen, so that waiting for the first is in vain.
+        """True if no step will ever be seen, so that it is in vain to wait for the first.
 
-        The probe stepped aside, or the command starts its program without our variables.
+        The probe stepped aside, or the command starts its program without our variables. Where
+        lines of output are counted, or no window is waited for, neither matters.
         """
         plan = self._trial.plan
         aside = any(
@@ -255,13 +265,17 @@ class Monitor:
         return (aside or lost) and plan.mode == "window" and plan.unit_regex is None
 
     def _warming_up(self, now: float) -> bool:
-        """True if a silence may be a compilation rather than a hang."""
+        """True if a silence may be a compilation rather than a hang: early, busy, not too long."""
         whole_steps = max((process.whole_steps for process in self._processes), default=0)
         busy = self._tree.busy_cpus(now - BUSY_S, now) or 0.0
-        early = now - self._last_sign <= self._trial.start_limit_s
-        return whole_steps < WARM_STEPS and busy > BUSY_CPUS and early
+        within_start_limit = now - self._last_sign <= self._trial.start_limit_s
+        return whole_steps < WARM_STEPS and busy > BUSY_CPUS and within_start_limit
 
     def _window_full(self, now: float, stepping: list[ProcessRecord]) -> bool:
+        """True once every process has stopped with a full window, or enough lines were counted.
+
+        Ranks that have not stopped by then are waited for no longer than RANKS_GRACE_S.
+        """
         plan, count = self._trial.plan, self._tally
         stopped = [process for process in self._processes if process.state == "stopped"]
         if stopped:
@@ -273,6 +287,7 @@ class Monitor:
         return plan.mode == "window" and enough
 
     def _stacks(self) -> str:
+        """Stacks of the living processes that write them when asked; empty without any."""
         asked = [pid for pid in sorted(self._records.stacks()) if self._alive(pid)]
         for pid in asked:
             with contextlib.suppress(OSError):
@@ -282,7 +297,7 @@ class Monitor:
         return "\n".join(f"process {pid}:\n{texts[pid]}" for pid in asked if texts.get(pid))
 
     def _left_behind(self) -> int:
-        """Count living processes that the supervisor adopted."""
+        """Number of living processes that the command left to the supervisor."""
         with contextlib.suppress(psutil.Error):
             below = psutil.Process(self._launched.supervisor_pid).children(recursive=True)
             program = [
@@ -294,13 +309,14 @@ class Monitor:
         return 0
 
     def _alive(self, pid: int) -> bool:
-        """Return True for a living process that its record calls `pid`."""
+        """True if the process lives that its record calls `pid`."""
         return _alive(self._host_pid(pid))
 
     def _host_pid(self, pid: int) -> int:
-        """Return the host's number of a process that the program calls `pid`.
+        """The host's number of a process that the program calls `pid`; NOBODY if it has none.
 
-        Foreign code has a process space of its own, where other numbers hold.
+        Foreign code has a process space of its own, where other numbers hold. Helpers of the
+        sandbox are the sign of one.
         """
         if not self._launched.helpers:
             return pid
@@ -309,6 +325,7 @@ class Monitor:
         return self._host_pids.get(pid, NOBODY)
 
     def _report(self) -> None:
+        """Tell the user how far the trial is, every PROGRESS_S."""
         now = clock.now()
         if now - self._reported < PROGRESS_S:
             return
@@ -319,6 +336,7 @@ class Monitor:
 
 
 def _alive(pid: int) -> bool:
+    """True for a process of the host that runs; one that ended and was not awaited does not."""
     with contextlib.suppress(psutil.Error):
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     return False
