@@ -1,4 +1,4 @@
-"""Context of a search, and its frozen state after each result.
+"""What a search is given (its context), and what it knows after each result (its state).
 
 The tuner is pure. A stage takes a state, yields requests, is sent results and ends with another
 state; no clock, file or process is read on the way. A search is therefore replayed from its
@@ -55,29 +55,34 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningContext:
-    """All that is known before the first trial, and never changes but for knobs that are found."""
+    """All that is known before the first trial; only knobs that trials show are added to it."""
 
     sources: tuple[Source, ...]
-    """The config, and the command line as its own document."""
+    """The configs, then the command line; later also the running program."""
     workload: Workload
     objective: Objective
     cpus: int
+    """CPUs of this host that the program may use."""
     memory_limit_gib: float
-    """Usable memory of the target card, or this host."""
+    """Usable memory of the target card, or of this host where there is none."""
     host_memory_gib: float = math.inf
     """Memory of this host that the program may use."""
     precisions: tuple[str, ...]
     """Compute dtypes of the target, by torch name."""
     has_gpu: bool
     smallest_gain: float
+    """Least gain that is worth a change, as a share: 0.03 is 3 %."""
     budget_s: float
+    """Seconds that the whole search may take."""
     safe: bool = False
     """Refuse all that could change rounding or the product."""
     measure_s: float = 3.0
+    """Seconds of a trial's window."""
     quality_reference: tuple[tuple[str, float], ...] = ()
-    """Quality by measure from before the first rewrite."""
+    """Quality by measure, from before the first call that wrote something; empty: none is kept."""
 
     def allows(self, knob_class: KnobClass) -> bool:
+        """True if knobs of this class may be tried."""
         return not self.safe or knob_class in {"free", "training"}
 
     @property
@@ -87,6 +92,7 @@ class TuningContext:
 
 
 Result = TrialResult | Comparison | SkippedRun
+"""What a stage is sent for a request."""
 
 OUT_OF_TIME = "The budget was spent before another value could run."
 
@@ -100,7 +106,7 @@ class KnobVerdict(NamedTuple):
 
     @property
     def outcome(self) -> TuningResult | Literal["found"]:
-        """What follows; found: a better value, to be confirmed."""
+        """What follows from the cause; found: a better value, to be confirmed."""
         return "found" if self.cause == "faster" else OUTCOMES[self.cause]
 
 
@@ -115,17 +121,17 @@ TASKS: dict[TaskKind, str] = {
     "quality-reference": "the quality that fewer steps or a narrower precision would cost",
     "quality-confirmation": "the quality confirmation of {}",
 }
-"""Tasks of a search, in words."""
+"""Tasks of a search, in words; `{}` is what they are about."""
 
 
 class Task(NamedTuple):
-    """Part of a search that takes time."""
+    """Part of a search that takes time, as reports name it where the budget had none for it."""
 
     kind: TaskKind
     about: str = ""
-    """Label of a candidate, or title of a suggestion."""
+    """Label of a candidate, or title of a suggestion; empty where the kind says all."""
     rest: bool = False
-    """What its end left over."""
+    """True for the rest of a task of which a part was done."""
 
     @property
     def text(self) -> str:
@@ -138,21 +144,26 @@ class Skipped(NamedTuple):
 
     task: Task
     needed_s: float
+    """Seconds that it takes."""
     remaining_s: float
-    """Left for it, beside the confirmation's time."""
+    """Seconds that were left for it, without those kept for a proof."""
     matters: bool
     """It could have changed what is written."""
     stopped: bool
+    """It ran and our limit ended it: it needs more than `needed_s`."""
 
 
 class LeftOut(NamedTuple):
-    """Faster code change that is not suggested."""
+    """Variant that ran faster and is neither written nor suggested."""
 
     what: str
+    """Label of its changes."""
     gain: float
+    """Of one run, over the best so far."""
     why: str
+    """Reason against it, as it follows `in one run`: `. It would do other work.`"""
     is_open: bool = False
-    """More runs could still judge its results."""
+    """True if more runs could still judge its results."""
 
     @property
     def text(self) -> str:
@@ -160,47 +171,51 @@ class LeftOut(NamedTuple):
 
 
 class NearMiss(NamedTuple):
-    """Value that ran faster, by less than equal runs differ."""
+    """Value that ran faster, but by less than equal runs differ: rounds may still tell."""
 
     knob: Knob
     value: JsonScalar
     gain: float
+    """Of one run, over the best so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
-    """Faster change for the user to make."""
+    """Stack of changes that ran faster, and that only the user can make."""
 
     title: str
     variant: Variant
     run: Run
     gain: float
-    """Gain of single runs: it plans the rounds."""
+    """Gain of its one run: how many rounds it gets is planned by it."""
     reason: str
     """Sentences for the report, without the gain."""
     less: "Suggestion | None" = None
-    """The same without its last step, to fall back on."""
+    """The same without its last step, to fall back on; None: it has one step."""
     outcome: Comparison | None = None
+    """Its rounds; None: not compared."""
     unfinished: bool = False
-    """Faster so far, in fewer rounds than its proof would take."""
+    """It was faster in its rounds, which were fewer than a proof takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualityLog:
-    """Declared measures; empty if none was measured."""
+    """Figures of the declared quality measures, by measure; empty if none was measured."""
 
     reference: tuple[tuple[str, float], ...] = ()
-    """Figures that later calls count from."""
+    """Figures from which later calls count what is spent of each tolerance."""
     before: tuple[tuple[str, float], ...] = ()
-    """The original's own; empty: it did not run the quality command."""
+    """Those of the original; empty: it did not run the quality command."""
     compared: tuple[tuple[str, float], ...] = ()
-    """Those of `best` on the seeds and items of `after`."""
+    """Those of `best` with the seeds and items of `after`."""
     after: tuple[tuple[str, float], ...] = ()
+    """Those of the latest candidate that was confirmed to be inside its tolerance."""
     judgements: tuple[tuple[str, QualityJudgement], ...] = ()
+    """What was judged of each candidate, by its label."""
     best: Candidate | None = None
-    """Free candidate that the others are compared with."""
+    """Best candidate without gated changes, which the others are compared with."""
     runs: tuple[Run, ...] = ()
-    """Its quality runs, with choosing seeds."""
+    """Quality runs of `best`, with the seeds by which candidates are chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,24 +229,26 @@ class TunerState:
     context: TuningContext
     remaining_s: float
     followed: tuple[Followed, ...] = ()
-    """Values that a run showed to be knobs, and no name did."""
+    """Settings that a run showed the program to follow, where no name told what they are."""
     originals: tuple[Run, ...] = ()
+    """Baselines: runs of the original by this call."""
     costs_s: tuple[float, ...] = ()
-    """Budget of each short process, with waits and repetitions."""
+    """Seconds of the budget that each short process took, waits and preparation included."""
     delays: tuple[float, ...] = ()
-    """Those costs over each process's own wall time."""
+    """Those seconds over the wall time of the process itself, 1 without any delay."""
     best: Candidate = field(default_factory=Candidate)
     best_run: Run | None = None
+    """Its run that was adopted, or the best of its rounds; None: the original is best."""
     verdicts: tuple[KnobVerdict, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     confirmations: tuple[Comparison, ...] = ()
-    """Each against the one before, the first against the original."""
+    """Comparisons of `best` with what is proven or the original, in their order."""
     likely: bool = False
-    """A faster candidate is not confirmed yet."""
+    """The latest candidate was faster, and rounds have not proven it."""
     suggestions: tuple[Suggestion, ...] = ()
     near_misses: tuple[NearMiss, ...] = ()
     second_look: bool = False
-    """A run within the tie counts as faster: only a comparison can tell."""
+    """A gain that noise may explain counts as faster for now: rounds will tell."""
     left_out: tuple[LeftOut, ...] = ()
     by_hand: bool = False
     """What is tried now may only be suggested: nothing that is written depends on it."""
@@ -239,12 +256,12 @@ class TunerState:
 
     @property
     def original(self) -> Run:
-        """Better baseline run, so that no gain is flattered."""
+        """Best of the baselines, so that no gain is flattered."""
         return self.context.objective.best(self.originals)
 
     @property
     def steady_originals(self) -> tuple[Run, ...]:
-        """Baselines near the best, if two or more are."""
+        """Baselines that did not collapse; all of them where fewer than two are left."""
         near = tuple(
             run for run in self.originals if self.gain(self.original, run) < COLLAPSED
         )
@@ -252,18 +269,18 @@ class TunerState:
 
     @property
     def incumbent_run(self) -> Run:
-        """Run of the best candidate so far."""
+        """Run of the best candidate so far, or of the original."""
         return self.best_run or self.original
 
     @property
     def incumbent_runs(self) -> tuple[Run, ...]:
-        """Comparable runs of the best candidate so far."""
+        """Runs of the best so far: its rounds, else the adopted one; of the original, baselines."""
         if not self.best.changes:
             return self.steady_originals
         return self.confirmation_runs(self.best) or (self.incumbent_run,)
 
     def confirmation_runs(self, candidate: Candidate) -> tuple[Run, ...]:
-        """Runs of `candidate` in its latest confirmation."""
+        """Runs of `candidate` in its latest confirmation; none if it was not confirmed."""
         for each in reversed(self.confirmations):
             if each.ab_test.after.candidate.key == candidate.key and each.runs(AFTER):
                 return each.runs(AFTER)
@@ -276,12 +293,13 @@ class TunerState:
 
     @property
     def trains(self) -> bool:
-        """True if the program trains, or in doubt."""
+        """True if the program trains, or may: no model was seen, and it is not declared a test."""
         doubtful = self.context.workload.phase not in {"test", "eval"}
         return any(run.trains or (doubtful and run.unseen) for run in self.originals)
 
     @property
     def waits(self) -> bool:
+        """True if the best so far waits for its data long enough that faster loading may gain."""
         return (self.incumbent_run.wait_share or 0.0) > policy.MIN_WAIT_SHARE
 
     @property
@@ -296,7 +314,7 @@ class TunerState:
 
     @property
     def loader_alone(self) -> dict[int, float]:
-        """Best units/s of the loader alone by worker count."""
+        """Highest units/s of the loader alone, by number of workers."""
         rates: dict[int, list[float]] = {}
         for run in self.originals:
             for ceiling in run.ceilings:
@@ -305,28 +323,28 @@ class TunerState:
 
     @property
     def noise(self) -> float:
-        """Relative spread between equal processes of the original."""
+        """Relative spread between equal processes of the original (`stats.noise_band`)."""
         return self.noise_of(Candidate())
 
     def noise_of(self, candidate: Candidate) -> float:
-        """Spread of equal processes of a candidate, else of the original."""
+        """The same of a candidate by its latest rounds; of the original where it has too few."""
         compared = self.confirmation_runs(candidate)
         runs = compared if len(compared) > 1 else self.steady_originals
         return noise_band([run.windows or (run.units_per_s,) for run in runs]) or 0.0
 
     def sigma_of(self, candidate: Candidate) -> float:
-        """Standard deviation of a log ratio of two such processes."""
+        """Standard deviation of a log ratio of two such processes; noise is twice that of one."""
         return self.noise_of(candidate) / 2 * 2**0.5
 
     @property
     def tie_threshold(self) -> float:
-        """Relative difference below which runs tie."""
+        """Relative difference up to which two runs tie; at a second look noise makes no tie."""
         noise = 0.0 if self.second_look else min(self.noise_of(self.best), policy.MAX_TIE)
         return max(self.context.smallest_gain, noise)
 
     @property
     def tie_percent(self) -> str:
-        """Tie threshold as text, with the noise of equal runs if larger."""
+        """Tie threshold as text, and how far equal runs differed if that is more."""
         shown = f"{100 * self.tie_threshold:.2g} %"
         noise = self.noise_of(self.best)
         if noise > self.tie_threshold:
@@ -334,16 +352,18 @@ class TunerState:
         return shown
 
     def gain(self, run: Run, than: Run) -> float:
+        """Ratio by which one run is better than another, by the objective."""
         score = self.context.objective.score
         return self.context.objective.metric.gain(score(than), score(run))
 
     def gain_over_incumbent(self, run: Run) -> float:
+        """Ratio by which `run` is better than the best so far, by the median of its runs."""
         score = self.context.objective.score
         median = statistics.median(map(score, self.incumbent_runs))
         return self.context.objective.metric.gain(median, score(run))
 
     def is_faster(self, run: Run, than: Run) -> bool:
-        """True if `run` beats `than` by a tie or alone keeps constraints.
+        """True if `run` beats `than` by more than a tie, or keeps the constraints and `than` not.
 
         One run against one. What is faster in this way goes on in the search; what is written
         or suggested has proven it in rounds (`Comparison.proven`).
@@ -354,10 +374,10 @@ class TunerState:
         return bool(objective.broken(than)) or self.gain(run, than) > 1 + self.tie_threshold
 
     def beats_incumbent(self, run: Run) -> bool:
-        """True if `run` is faster than the best so far, by the better of its runs.
+        """True if `run` is faster than the best so far, by its adopted run.
 
-        At a second look by their median: rounds will tell, and the best of several equal runs hides
-        a gain that is smaller than they differ.
+        At a second look by the median of its runs. Rounds will tell then, and the best of several
+        equal runs would hide a gain that is smaller than they differ.
         """
         if not self.second_look or self.context.objective.broken(self.incumbent_run):
             return self.is_faster(run, self.incumbent_run)
@@ -366,7 +386,10 @@ class TunerState:
 
     @property
     def price_s(self) -> float:
-        """Wall time of one more short process; cold starts do not count."""
+        """Seconds of the budget that one more short process takes; cold starts do not count.
+
+        0 before the first process.
+        """
         usual_s = [
             cost_s
             for cost_s in self.costs_s
@@ -375,22 +398,24 @@ class TunerState:
         return statistics.median(usual_s) if usual_s else 0.0
 
     def again_s(self, run: Run | None) -> float:
-        """Wall time of `run`'s candidate once more."""
+        """Seconds that the candidate of `run` takes once more; without a run, the usual price."""
         return max(self.price_s, run.wall_s) if run is not None else self.price_s
 
     @property
     def round_s(self) -> float:
-        """Wall time of a confirming round, with a margin."""
+        """Seconds of a round that confirms the best candidate, with a margin."""
         confirmed = self.confirmation_runs(self.best.only("free", "training"))
         base_s = self.again_s(confirmed[-1]) if confirmed else self.price_s
         return policy.ROUND_FACTOR * (base_s + self.again_s(self.best_run))
 
     @property
     def proof_s(self) -> float:
-        """Time that a proof is planned to take: more beside other programs, at most about half.
+        """Seconds that are planned for a proof.
 
-        As many rounds as a quarter of the budget buys, up to those with exact bounds. Where other
-        programs delay the processes, rounds will be repeated: their delay is planned for.
+        As many rounds as a quarter of the budget buys processes, from the fewest up to those with
+        exact bounds (with a declared tolerance, up to GOOD_ROUNDS). Where other programs delay the
+        processes, rounds will be repeated: then their delay is planned for, up to half of the
+        budget.
         """
         most = policy.GOOD_ROUNDS if self.context.consents else policy.MOST_RESERVED
         bought = int(self.context.budget_s / max(self.price_s, 1e-9) / 4)
@@ -409,30 +434,30 @@ class TunerState:
 
     @property
     def reserve_s(self) -> float:
-        """Time kept to confirm the best candidate."""
+        """Seconds kept beside the next trial to confirm the best candidate."""
         return self.reserve_for(found=self.is_unproven)
 
     def reserve_for(self, *, found: bool) -> float:
-        """Time kept beside the next trial: for the proof, if something was found to be proven.
+        """Seconds kept beside the next trial: for a whole proof once there is something to prove.
 
-        Before that there is nothing to prove, and half of the budget would be kept for it while
-        settings stay untried. The fewest rounds are kept all the same: a find without any is lost.
+        Until it is `found`, up to half of the budget would be kept for nothing while settings stay
+        untried. The fewest rounds are kept all the same: what is found without any left is lost.
         """
-        return (
-            self.proof_s
-            if found
-            else min(self.proof_s, policy.FEWEST_ROUNDS * self.round_s)
-        )
+        fewest_s = policy.FEWEST_ROUNDS * self.round_s
+        return self.proof_s if found else min(self.proof_s, fewest_s)
 
     def search_reserve_s(self, *, found: bool) -> float:
-        """Time that a search of free settings keeps: for their proof, and for sampling steps."""
+        """Seconds that a search of free settings keeps: for their proof, and for sampling steps.
+
+        For the steps only where the budget holds both, with the search itself and its proof.
+        """
         kept_s = self.reserve_for(found=found)
         if not self.judges_steps:
             return kept_s
-        free = len(self.originals) + policy.SEARCH_PROCESSES
+        search_s = (len(self.originals) + policy.SEARCH_PROCESSES) * self.price_s
         judging_s = policy.JUDGING_PROCESSES * self.price_s
-        whole_s = self.proof_s + free * self.price_s + judging_s
-        return kept_s + (judging_s if whole_s <= self.context.budget_s else 0.0)
+        holds_both = self.proof_s + search_s + judging_s <= self.context.budget_s
+        return kept_s + (judging_s if holds_both else 0.0)
 
     @property
     def judges_steps(self) -> bool:
@@ -444,26 +469,30 @@ class TunerState:
 
     @property
     def gated_reserve_s(self) -> float:
-        """Time kept to confirm a candidate on top of a proven one."""
+        """Seconds kept to confirm a gated candidate on top of a proven one."""
         return min(self.proof_s, policy.GATED_ROUNDS * self.round_s)
 
     @property
     def fewest_s(self) -> float:
-        """Least time for one candidate and its confirmation."""
+        """Fewest seconds in which one candidate can be tried and confirmed."""
         return self.price_s + policy.FEWEST_ROUNDS * self.round_s
 
     def budget_for(self, more_s: float) -> float:
-        """Budget that holds `more_s` of processes beside its present time."""
+        """Budget to name to the user: the present one and `more_s` of processes, with a margin."""
         return policy.NAMED_BUDGET_FACTOR * (self.context.budget_s + more_s)
 
     def with_result(self, result: Result) -> Self:
-        """After `result`: clock and prices only."""
+        """With the budget that `result` left, and what its process cost.
+
+        What it showed is for the stage to judge. Only short processes and baselines tell a price;
+        what a baseline measures after its window no other process pays.
+        """
         state = replace(self, remaining_s=result.remaining_s)
         if not isinstance(result, TrialResult) or result.run is None or result.reused:
             return state
         run, request = result.run, result.request
-        timed = request.purpose in {"search", "confirm"} and not request.plan.whole
-        if not timed and request.purpose != "baseline":
+        is_short = request.purpose in {"search", "confirm"} and not request.plan.whole
+        if not is_short and request.purpose != "baseline":
             return state
         cost_s = max(result.took_s, run.wall_s)
         delay = cost_s / max(run.wall_s, 1e-9)
@@ -486,15 +515,17 @@ class TunerState:
         matters: bool = True,
         stopped: bool = False,
     ) -> Self:
+        """State in which `task` did not fit the budget beside `kept_s`; fields as in Skipped."""
         entry = Skipped(task, needed_s, self.remaining_s - kept_s, matters, stopped)
         return replace(self, skipped=(*self.done(task).skipped, entry))
 
     def done(self, task: Task) -> Self:
-        """State without an earlier skip of `task`."""
+        """State in which `task` is no longer skipped."""
         others = tuple(each for each in self.skipped if each.task != task)
         return replace(self, skipped=others)
 
     def adopt(self, candidate: Candidate, run: Run) -> Self:
+        """State with `candidate` as the best, by `run`."""
         return replace(self, best=candidate, best_run=run)
 
     @property
@@ -510,72 +541,86 @@ class TunerState:
         return next((each for each in self.verdicts if each.knob == key_of(knob)), None)
 
     def of_kind(self, *kinds: str) -> list[Knob]:
-        """Knobs of `kinds` in the running phase, or else in others."""
+        """Knobs of each kind that belong to the running phase.
+
+        Where none of a kind does, those of other phases stand in, unless the program trains.
+        """
         found = []
         for kind in kinds:
-            alike = [knob for knob in self.all_knobs if knob.kind == kind]
-            own = [knob for knob in alike if self.in_phase(knob)]
-            found += own or (alike if self.phase != "train" else [])
+            of_all_phases = [knob for knob in self.all_knobs if knob.kind == kind]
+            of_this_phase = [knob for knob in of_all_phases if self.in_phase(knob)]
+            others = of_all_phases if self.phase != "train" else []
+            found += of_this_phase or others
         return found
 
     @property
     def phase(self) -> Phase:
-        """Running phase: as declared, or training where updates were seen."""
+        """Phase that runs: as declared; undeclared, training where updates were seen."""
         declared = self.context.workload.phase
-        return (
-            "train"
-            if declared == "any" and any(r.updates for r in self.originals)
-            else declared
-        )
+        if declared == "any" and any(run.updates for run in self.originals):
+            return "train"
+        return declared
 
     def in_phase(self, knob: Knob) -> bool:
+        """True if the knob may belong to the phase that runs."""
         return self.phase == "any" or knob.phase in {self.phase, "any"}
 
     def tunable(self, *kinds: str) -> list[Knob]:
+        """Knobs of `kinds` that may be edited, unless a verdict has put them aside."""
         verdicts = (
             (knob, self.verdict_on(knob)) for knob in self.of_kind(*kinds) if knob.editable
         )
         return [
-            k for k, each in verdicts if each is None or each.outcome in {"found", "kept"}
+            knob
+            for knob, verdict in verdicts
+            if verdict is None or verdict.outcome in {"found", "kept"}
         ]
 
     def held_by_config(self, kind: str) -> bool:
-        """True if a tunable knob of the documents sets this."""
+        """True if a document has such a knob, which is neither ignored nor only listed."""
         verdicts = [self.verdict_on(knob) for knob in self.of_kind(kind)]
         return any(
             each is None or each.outcome not in {"ignored", "listed"} for each in verdicts
         )
 
     def current(self, knob: Knob) -> JsonScalar | tuple[JsonScalar, ...]:
+        """Value of the knob in the best candidate."""
         change = change_of(self.best, knob)
         return knob.value if change is None else change.new
 
     def with_value(self, knob: Knob, value: JsonScalar) -> Candidate | knobs.InvalidChange:
-        """Best candidate with `knob` at `value`, links moved along."""
-        source = next(s for s in self.context.sources if s.document.name == knob.document)
+        """Best candidate with `knob` at `value` and what is linked to it, or why that cannot be."""
+        source = self._source_of(knob)
         beside = {c.path: c.new for c in self.best.changes if c.document == knob.document}
         move = partial(knobs.move, source.document, source.findings, knob.path)
         moved = move(value, beside)
         if isinstance(moved, knobs.InvalidChange):
             return moved
-        along = self._accumulation_elsewhere(knob, value)
-        if isinstance(along, knobs.InvalidChange):
-            return along
-        moved = (*moved, *along)
+        elsewhere = self._accumulation_elsewhere(knob, value)
+        if isinstance(elsewhere, knobs.InvalidChange):
+            return elsewhere
+        moved = (*moved, *elsewhere)
         change = change_of(self.best, knob)
-        if change is not None and value == knob.value:  # links go back too
-            away = move(change.new, beside, beyond=True)
-            back = () if isinstance(away, knobs.InvalidChange) else away
-            moved = (*moved, *(replace(each, new=each.old) for each in back))
+        if change is not None and value == knob.value:
+            # back at the config's own value: what the present one had moved along goes back, too
+            present = move(change.new, beside, beyond=True)
+            along = () if isinstance(present, knobs.InvalidChange) else present
+            moved = (*moved, *(replace(each, new=each.old) for each in along))
         return self.best.with_changes(*moved)
+
+    def _source_of(self, knob: Knob) -> Source:
+        """The document that holds the knob."""
+        sources = self.context.sources
+        return next(each for each in sources if each.document.name == knob.document)
 
     def _accumulation_elsewhere(
         self, knob: Knob, value: JsonScalar
     ) -> tuple[Change, ...] | knobs.InvalidChange:
-        """Accumulation of another document that keeps the samples of an update.
+        """Changes of another document's accumulation that keep the samples of an update.
 
         Within a document links say what moves along; a batch in `data.yaml` belongs to the only
-        accumulation of `train.yaml`, or of the command line.
+        accumulation of `train.yaml`, or of the command line. None are needed where a link moves
+        one, where it is not known which batch belongs to which accumulation, or where none is used.
         """
         linked = [
             path
@@ -592,11 +637,10 @@ class TunerState:
             if each.document != knob.document and each.editable
         ]
         batches = [each for each in self.of_kind("batch_size") if each.scope != "global"]
-        counts = (knob.value, others[0].value if len(others) == 1 else None, value)
-        old, accumulation, new = counts
-        if len(batches) != 1 or not (
-            is_whole(old) and is_whole(accumulation) and is_whole(new)
-        ):
+        if len(batches) != 1 or len(others) != 1:
+            return ()
+        old, accumulation, new = knob.value, others[0].value, value
+        if not (is_whole(old) and is_whole(accumulation) and is_whole(new)):
             return ()
         if accumulation == 1:
             return ()
@@ -605,18 +649,21 @@ class TunerState:
                 reason=f"the product {old} x {accumulation} of {knob.path} and {others[0].path} "
                 "cannot be kept"
             )
-        source = next(
-            s for s in self.context.sources if s.document.name == others[0].document
-        )
+        source = self._source_of(others[0])
         moved = old * accumulation // new
         return knobs.move(source.document, source.findings, others[0].path, moved)
 
     def plan(self, candidate: Candidate, **more: object) -> MeasurePlan:
+        """Plan of one process of `candidate`, with `more` of the plan's fields as given.
+
+        What the baselines showed is used: a program that was not seen to train is not waited for
+        until it does, and a sampler whose forwards an item are known may stop inside an item.
+        """
         workload = self.context.workload
         plan = MeasurePlan(measure_s=self.context.measure_s, min_steps=policy.MIN_STEPS)
         plan = replace(plan, validation=workload.validation, unit_regex=workload.unit_regex)
-        known = self.originals and not any(run.trains for run in self.originals)
-        plan = replace(plan, trains=False if known else workload.trains)
+        never_trained = self.originals and not any(run.trains for run in self.originals)
+        plan = replace(plan, trains=False if never_trained else workload.trains)
         if self.originals and self.iterative:
             forwards = self.original.effects.forwards_per_unit or 1.0
             for change in candidate.changes:
@@ -626,13 +673,13 @@ class TunerState:
         return replace(plan, **more)  # type: ignore[arg-type]
 
     def short_plan(self) -> MeasurePlan:
-        """Short window that only shows which settings are followed."""
+        """Plan of a run that only shows which settings the program follows: a short window."""
         stepping_s = self.original.wall_s - (self.original.startup_s or 0.0)
         return self.plan(
             Candidate(),
             measure_s=min(policy.FOLLOWING_WINDOW_S, self.context.measure_s),
             min_steps=policy.FOLLOWING_STEPS,
-            # a power of two: the next call finds this run in its history
+            # rounded up to a power of two: the next call finds this run in its history
             longest_s=2.0 ** math.ceil(math.log2(max(policy.FOLLOWING_STEP_S, stepping_s))),
         )
 
@@ -652,7 +699,7 @@ def change_of(candidate: Candidate, knob: Knob | Change) -> Change | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchStep:
-    """A request of a stage, with the state in which it was made."""
+    """Request of a stage, with the state in which it was made."""
 
     request: TrialRequest | ABTest
     state: TunerState
@@ -664,12 +711,12 @@ Stage = Generator[SearchStep, Result, TunerState]
 """Stage of the search: requests in, results out, a new state at the end."""
 T = TypeVar("T")
 Trials = Generator[SearchStep, Result, tuple[TunerState, T]]
-"""Part of a stage, with its trials' outcome."""
+"""Part of a stage that ends with the state and the outcome of its trials."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """End of a search, with its reason."""
+    """End of a search, and why it ended."""
 
     reason: Literal["done", "baseline-failed", "not-measured", "budget-too-small"]
     state: TunerState
@@ -687,7 +734,10 @@ def make_request(
     ran: Run | None = None,
     **plan: object,
 ) -> TrialRequest:
-    """One short process of `variant`, about as long as `ran`; to confirm, a fresh one."""
+    """Request of one short process of `variant`, expected to take as long as `ran` did.
+
+    `plan`: fields of its plan. No kept run will do where the purpose is to confirm.
+    """
     purpose = purpose or ("whatif" if state.by_hand else "search")
     return TrialRequest(
         variant=variant,
@@ -707,12 +757,14 @@ def run_trial(
     matters: bool = True,
     ahead: Iterable[TrialRequest] = (),
 ) -> Trials[TrialResult | None]:
-    """Run `request`; None unless it fits beside `kept_s`, by default the reserve.
+    """Run `request`; None if the budget has no room for it, and it is skipped.
 
-    `more_s`: time of what would follow, for the named budget.
+    `kept_s`: seconds that stay for a proof, by default the reserve. `more_s`: seconds of what would
+    follow it, for the budget that is named to the user. `ahead`: requests that may follow.
     """
     kind: TaskKind = "pass" if request.title else "trial"
-    task = Task("quality" if request.purpose == "quality" else kind, request.variant.label)
+    kind = "quality" if request.purpose == "quality" else kind
+    task = Task(kind, request.variant.label)
     kept_s = state.reserve_s if kept_s is None else kept_s
     matters = matters and not state.by_hand
     if request.expected_s > state.remaining_s - kept_s:
@@ -732,12 +784,12 @@ def run_trial(
 def run_comparison(
     state: TunerState, ab_test: ABTest, task: Task, round_s: float, *, matters: bool = True
 ) -> Trials[Comparison]:
-    """Run `ab_test`; what the budget cut off is skipped."""
+    """Run the rounds of `ab_test`; those that the budget cut off are told as skipped."""
     result = yield SearchStep(request=ab_test, state=state)
     assert isinstance(result, Comparison)
     state = state.with_result(result)
     if result.cut_short:
-        # 1: a contended one, repeated
+        # at least one: where enough count, the last was to repeat a contended one
         missing = max(1, ab_test.rounds - len(result.counted))
         rest = task._replace(rest=True)
         state = state.skip(rest, missing * round_s, matters=matters)
