@@ -1,11 +1,13 @@
 """Search of batch and workers together, guided by a model.
 
-A slow loader hides a larger batch's gain, a small batch a loader's: both are one search.
-It ends when no point promises more than a tie.
+A slow loader hides what a larger batch gains, and a small batch what a faster loader gains: so
+both are one search. It ends when no point (a batch and a number of workers) promises more than a
+tie.
 
-Each run is a fresh process of many seconds, so a run is chosen by what it may gain, by a model of
-the rate (`throughput_model.py`), and not along a grid. The model only chooses what runs next, and
-which of the runs ties: what is taken has itself run faster, and is proven later by rounds.
+Each run is a fresh process of many seconds. So points are not tried one after the other: the next
+one is that which may gain most, by a model of the rate (`throughput_model.py`). The model only
+chooses what runs next, and which of the runs tie: what is taken has itself run faster, and is
+proven later by rounds.
 """
 
 import itertools
@@ -17,7 +19,7 @@ from typing import Literal, NamedTuple, Self
 from advisor import knobs, numbers
 from advisor.analysis import trend
 from advisor.executor.comparison import COLLAPSED
-from advisor.executor.requests import TrialRequest, Variant
+from advisor.executor.requests import TrialRequest, TrialResult, Variant
 from advisor.machine.readings import GIB
 from advisor.model import UNFINISHED, Candidate, Failure, Knob, Run, WorkDifference
 from advisor.tuner import output_check, policy, run_length, same_work, sleeping_workers
@@ -31,6 +33,7 @@ from advisor.tuner.state import (
     OUT_OF_TIME,
     LeftOut,
     Stage,
+    Trials,
     TunerState,
     make_request,
     run_trial,
@@ -42,8 +45,10 @@ class Ended(NamedTuple):
     """Why a search tried no larger batch."""
 
     cause: Literal["flat", "budget", "refused"]
-    """refused: one failed, did other work or broke a bound."""
+    """flat: none promised more; budget: no time was left; refused: one failed, did other work or
+    broke a bound."""
     why: str
+    """Clause for the report: `the rate is flat`."""
 
 
 FLAT = Ended("flat", "the rate is flat")
@@ -57,8 +62,12 @@ OTHER_ORDER = (
     " Items come in another order: mind it where results are written by their place."
 )
 
-GridPoint = tuple[int, int]
-"""Batch and workers; 0: the knob is not moved."""
+
+class GridPoint(NamedTuple):
+    """Batch and number of workers that a trial can have; a batch of 0: no batch is searched."""
+
+    batch: int
+    workers: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,37 +75,67 @@ class Grid:
     """Runs and bounds of one search over batch and workers."""
 
     knobs: tuple[Knob | None, Knob | None]
+    """Knobs of batch and workers; None: that one is not searched."""
     start: GridPoint
+    """Present values, with which the best so far has run."""
     runs: Mapping[GridPoint, tuple[Candidate, Run]]
-    """Runs to choose from, and the start's."""
+    """Runs to choose from, and the start's, with their candidates."""
     points: tuple[Point, ...]
-    """All runs, for the model."""
+    """All runs as the model sees them, those of refused points too."""
     loads: tuple[tuple[int, float], ...]
-    """Units/s of the loader alone, by workers; empty for energy."""
+    """Units/s of the loader alone, by workers; empty where none is known, or energy decides."""
     sigma: float
+    """Relative standard deviation between equal processes."""
     most: int
+    """Largest batch that may be tried."""
     stop: Ended = FLAT
+    """Why no larger batch is tried."""
     workers_stop: str = ""
     """Why no other number of workers may be written; empty if they may."""
     refused: frozenset[GridPoint] = frozenset()
+    """Points that are not tried again."""
+
+    @property
+    def start_run(self) -> Run:
+        """Run of the best so far, at the start."""
+        return self.runs[self.start][1]
 
     def forecast(self, point: GridPoint) -> Forecast:
+        """Rate that the model expects at a point."""
         model = fitted(self.points, self.loads, self.sigma)
-        return model.at(batch_of(point), point[1])
+        return model.at(batch_of(point), point.workers)
 
     def without(self, point: GridPoint, why: str, *, larger: bool | None = None) -> Self:
-        """Without `point`, or larger batches where it moved the batch."""
-        larger = point[0] != self.start[0] if larger is None else larger
+        """Grid in which `point` is refused, and if `larger` its batch and all larger ones.
+
+        By default these are refused if the point moved the batch: then the batch was at fault.
+        """
+        larger = point.batch != self.start.batch if larger is None else larger
         grid = replace(self, refused=self.refused | {point})
-        most = min(self.most, point[0] - 1)
+        most = min(self.most, point.batch - 1)
         return replace(grid, most=most, stop=Ended("refused", why)) if larger else grid
 
 
 def tune_batch_and_workers(state: TunerState) -> Stage:
-    """Tune every batch knob and worker count, the first of both together.
+    """Tune batches and numbers of workers in pairs, in their order; then the workers left over.
 
-    What may only be suggested is left for its own turn, which takes up again what is beside
-    it: a batch gains with the workers, whoever writes either.
+    A batch gains with the workers, whoever writes either. So where the batch is only suggested,
+    in a later stage, the workers beside it are searched once more.
+    """
+    state, batches = batch_knobs(state)
+    workers = worker_knobs(state)
+    for turn in batches:
+        beside = workers.pop(0) if workers else None
+        waited_for = beside is not None and state.waits and is_turn_of(state, beside)
+        if is_turn_of(state, turn) or waited_for:
+            state = yield from explore(state, turn, beside)
+    return (yield from tune_workers(state, workers))
+
+
+def batch_knobs(state: TunerState) -> tuple[TunerState, list[Knob]]:
+    """Batches to search in this stage, and the state with the reasons against others.
+
+    One that may only be suggested is left for the stage of suggestions.
     """
     batches: list[Knob] = []
     for knob in state.tunable("batch_size"):
@@ -114,19 +153,14 @@ def tune_batch_and_workers(state: TunerState) -> Stage:
             state = state.set_verdict(knob, "validation", reason)
         elif state.by_hand or not is_only_suggested(state, knob):
             batches.append(knob)
-    workers = worker_knobs(state)
-    for turn in batches:
-        beside = workers.pop(0) if workers else None
-        waited_for = beside is not None and state.waits and is_turn_of(state, beside)
-        if is_turn_of(state, turn) or waited_for:
-            state = yield from explore(state, turn, beside)
-    return (yield from tune_workers(state, workers))
+    return state, batches
 
 
 def is_turn_of(state: TunerState, knob: Knob) -> bool:
-    """True unless only the user's settings are tuned now, and this one may be written.
+    """True if `knob` is tuned in this stage: what can be written before what is only suggested.
 
-    A batch has its turn again with items of like length: less padding, and a larger one pays.
+    While suggestions are tuned (`by_hand`), a batch that was tuned before has another turn once
+    batches hold items of like length: with less padding a larger one may pay.
     """
     if not state.by_hand or state.in_code(knob) or is_only_suggested(state, knob):
         return True
@@ -135,7 +169,7 @@ def is_turn_of(state: TunerState, knob: Knob) -> bool:
 
 
 def tune_workers(state: TunerState, workers: Sequence[Knob]) -> Stage:
-    """Worker counts alone, while the program waits for data."""
+    """Tune numbers of workers without a batch, while the program waits for its data."""
     for knob in workers:
         if state.waits and is_turn_of(state, knob):
             state = yield from explore(state, None, knob)
@@ -143,19 +177,21 @@ def tune_workers(state: TunerState, workers: Sequence[Knob]) -> Stage:
 
 
 def worker_knobs(state: TunerState) -> list[Knob]:
+    """Knobs of loader workers whose value is a plain count."""
     return [k for k in state.tunable("num_workers") if is_count(state.current(k), least=0)]
 
 
 def is_count(value: object, least: int = 1) -> bool:
+    """True for a whole number of at least `least`."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def explore(state: TunerState, batch: Knob | None, workers: Knob | None) -> Stage:
     """Run promising points, then take the smallest that ties with the fastest.
 
-    A run at half of its forecast is repeated once, as one stray run would hide the point for
-    good. A point that failed, did other work or broke a bound is taken out, and larger batches
-    with it where the batch was at fault.
+    A point that failed, did other work or broke a bound is taken out, and larger batches with it
+    where the batch was at fault. The search begins anew without a knob that the program ignores,
+    and without a batch that would change how many samples the whole run sees.
     """
     length = run_length.length_of(state, batch) if batch is not None else None
     if batch is not None and length and "counters" not in state.context.workload.accept:
@@ -174,25 +210,13 @@ def explore(state: TunerState, batch: Knob | None, workers: Knob | None) -> Stag
         if isinstance(candidate, knobs.InvalidChange):
             grid = grid.without(point, plain_reason(candidate))
             continue
-        request = request_at(state, grid, point, candidate)
-        matters = promise > state.context.smallest_gain
-        ahead = next_requests(state, grid, point)
-        kept_s = kept_for_proof_s(state, grid)
-        state, trial = yield from run_trial(
-            state, request, kept_s=kept_s, matters=matters, ahead=ahead
-        )
-        if trial is not None and trial.run and is_outlier(state, grid, point, trial.run):
-            again = replace(request, fresh=True, series="again")
-            state, other = yield from run_trial(
-                state, again, kept_s=kept_s, matters=matters
-            )
-            trial = other if other is not None and other.run else trial
+        state, trial = yield from run_point(state, grid, point, candidate, promise)
         if trial is None:
             grid = replace(grid, stop=OUT_OF_BUDGET) if grid.stop.cause == "flat" else grid
             break
         run = trial.result
         if isinstance(run, Failure):
-            why = f"{point[0]} failed: {run.kind}. {run.evidence}".rstrip(".")
+            why = f"{point.batch} failed: {run.kind}. {run.evidence}".rstrip(".")
             grid = grid.without(point, why)
             continue
         for knob in filter(None, grid.knobs):
@@ -200,50 +224,84 @@ def explore(state: TunerState, batch: Knob | None, workers: Knob | None) -> Stag
                 state = set_ignored(state, knob, candidate, run)
                 left = [None if each is knob else each for each in grid.knobs]
                 return (yield from explore(state, *left)) if any(left) else state
-        grid = replace(grid, points=(*grid.points, point_of(state, run, point)))
-        differs = other_work(state, run)
-        if differs is not None and differs.of_workers and point[1] != grid.start[1]:
-            state = leave_out(state, request.variant, run, f". {differs.sentence}")
-            why = f"{differs.sentence}{accepting(differs)}"
-            grid = replace(grid.without(point, why, larger=False), workers_stop=why)
-        elif why := refusal(state, point, candidate, run):
-            why += moved_along(state, grid, point, differs)
-            state = (
-                state
-                if differs is None
-                else leave_out(state, request.variant, run, f". {why}.")
-            )
-            grid = grid.without(point, why)
-        elif state.context.objective.broken(run):
-            grid = outside_constraint(state, grid, point, run)
-        else:
-            grid = replace(grid, runs={**grid.runs, point: (candidate, run)})
+        state, grid = with_run(state, grid, point, candidate, run)
     return conclude(state, grid)
 
 
-def kept_for_proof_s(state: TunerState, grid: Grid) -> float:
-    """Time kept beside the next trial; the whole proof's once a point was faster than the start."""
-    start = grid.runs[grid.start][1]
-    ahead = any(
-        state.is_faster(grid.runs[point][1], start) for point in allowed_points(state, grid)
+def run_point(
+    state: TunerState, grid: Grid, point: GridPoint, candidate: Candidate, promise: float
+) -> Trials[TrialResult | None]:
+    """Run `candidate` at `point`; None if the budget has no room. `promise`: the gain expected.
+
+    A run at half of its forecast is repeated once, as one stray run would hide the point for good.
+    """
+    request = request_at(state, grid, point, candidate)
+    matters = promise > state.context.smallest_gain
+    ahead = next_requests(state, grid, point)
+    kept_s = kept_for_proof_s(state, grid)
+    state, trial = yield from run_trial(
+        state, request, kept_s=kept_s, matters=matters, ahead=ahead
     )
-    return state.search_reserve_s(found=state.is_unproven or ahead)
+    if trial is None or trial.run is None or not is_outlier(state, grid, point, trial.run):
+        return state, trial
+    again = replace(request, fresh=True, series="again")
+    state, other = yield from run_trial(state, again, kept_s=kept_s, matters=matters)
+    ran_again = other is not None and other.run is not None
+    return state, other if ran_again else trial
+
+
+def with_run(
+    state: TunerState, grid: Grid, point: GridPoint, candidate: Candidate, run: Run
+) -> tuple[TunerState, Grid]:
+    """State and grid after `run` at `point`: one to choose from, or refused with its reason.
+
+    Other work that comes of the workers refuses other numbers of them; any other reason speaks
+    against the batch.
+    """
+    variant = Variant(candidate=candidate)
+    grid = replace(grid, points=(*grid.points, point_of(state, run, point)))
+    differs = other_work(state, run)
+    moved_workers = point.workers != grid.start.workers
+    if differs is not None and differs.of_workers and moved_workers:
+        state = leave_out(state, variant, run, f". {differs.sentence}")
+        why = f"{differs.sentence}{accepting(differs)}"
+        return state, replace(grid.without(point, why, larger=False), workers_stop=why)
+    if why := refusal(state, point, candidate, run):
+        why += moved_along(state, grid, point, differs)
+        if differs is not None:
+            state = leave_out(state, variant, run, f". {why}.")
+        return state, grid.without(point, why)
+    if state.context.objective.broken(run):
+        return state, outside_constraint(state, grid, point, run)
+    return state, replace(grid, runs={**grid.runs, point: (candidate, run)})
+
+
+def kept_for_proof_s(state: TunerState, grid: Grid) -> float:
+    """Seconds kept beside the next trial: for a whole proof once a point was faster than start."""
+    found = state.is_unproven or any(
+        state.is_faster(grid.runs[point][1], grid.start_run)
+        for point in allowed_points(state, grid)
+    )
+    return state.search_reserve_s(found=found)
 
 
 def moved_along(
     state: TunerState, grid: Grid, point: GridPoint, differs: WorkDifference | None
 ) -> str:
-    """What else a batch moves that the user may want all the same; else empty."""
-    if differs is None or differs.refused or point[0] <= grid.start[0]:
+    """Sentence on settings that would have to move with a larger batch; empty if none.
+
+    It is told of a batch whose work differs in a way that the user may accept.
+    """
+    if differs is None or differs.refused or point.batch <= grid.start.batch:
         return ""
-    also = run_length.also_moves(state, point[0] / grid.start[0])
+    also = run_length.also_moves(state, point.batch / grid.start.batch)
     return f".{also}".rstrip(".")
 
 
 def request_at(
     state: TunerState, grid: Grid, point: GridPoint, candidate: Candidate
 ) -> TrialRequest:
-    """Request of a point. A large batch's window takes longer, which its expected time tells."""
+    """Request of a trial at `point`, whose expected time holds a large batch's longer window."""
     request = make_request(state, Variant(candidate=candidate))
     return replace(request, expected_s=state.price_s + extra_s(state, grid, point))
 
@@ -251,13 +309,18 @@ def request_at(
 def next_requests(
     state: TunerState, grid: Grid, point: GridPoint
 ) -> Iterator[TrialRequest]:
-    """Requests that follow `point` if each runs as fast as hoped."""
+    """Requests that follow `point` if each runs as fast as may be hoped.
+
+    They are guesses, for further cards that would else wait.
+    """
     candidate = candidate_at(state, grid, point)
     while isinstance(candidate, Candidate):
-        run = replace(grid.runs[grid.start][1], peak_mem_gib=None)
-        hoped = grid.forecast(point)
-        rate = math.exp(hoped.log_rate + hoped.sd)
-        guess = grid.points[0]._replace(batch=batch_of(point), workers=point[1], rate=rate)
+        run = replace(grid.start_run, peak_mem_gib=None)  # which no guess tells
+        hoped = upper_end(grid.forecast(point))
+        rate = math.exp(hoped.log_rate)
+        guess = grid.points[0]._replace(
+            batch=batch_of(point), workers=point.workers, rate=rate
+        )
         runs = {**grid.runs, point: (candidate, run)}
         grid = replace(grid, runs=runs, points=(*grid.points, guess))
         following, _ = most_promising(state, grid)
@@ -269,9 +332,9 @@ def next_requests(
 
 
 def start_grid(state: TunerState, batch: Knob | None, workers: Knob | None) -> Grid:
-    """Grid around the present values, at which the incumbent has run already."""
+    """Grid that begins at the present values, with which the best so far has run."""
     values = [state.current(knob) if knob is not None else 0 for knob in (batch, workers)]
-    start = (int(str(values[0])), int(str(values[1])))
+    start = GridPoint(*(int(str(value)) for value in values))
     loads = () if state.context.objective.metric.from_card else hoped_loads(state).items()
     grid = Grid(
         knobs=(batch, workers),
@@ -279,35 +342,37 @@ def start_grid(state: TunerState, batch: Knob | None, workers: Knob | None) -> G
         runs={start: (state.best, state.incumbent_run)},
         points=tuple(point_of(state, run, start) for run in state.incumbent_runs),
         loads=tuple(sorted(loads)),
-        sigma=state.noise / 2,
-        most=largest_batch(state, state.incumbent_run, start[0]),
+        sigma=state.noise / 2,  # noise is twice the standard deviation
+        most=largest_batch(state, state.incumbent_run, start.batch),
     )
     return outside_constraint(state, grid, start, state.incumbent_run)
 
 
 def hoped_loads(state: TunerState) -> dict[int, float]:
-    """The loader's units/s by workers: as it ran alone, else as much as workers may gain.
+    """The loader's units/s by number of workers: as it ran alone, else as much as may be hoped.
 
-    A loader that deals its items by the config's own count fails alone at any other. Unknown is
-    no proof of none: each worker up to the CPUs is then hoped to load as fast as one does, and
+    A loader that deals its items by the config's own count fails alone at any other. What is not
+    known may still gain: each worker up to the CPUs is then hoped to load as fast as one does, and
     the first trial tells. Nothing is hoped where the program does not wait for its data.
     """
     known, run = state.loader_alone, state.original
     own = run.effects.workers
-    if own is None or not state.waits or any(each != own and each for each in known):
+    ran_at_other_counts = any(count not in {0, own} for count in known)
+    if own is None or not state.waits or ran_at_other_counts:
         return known
-    waited = run.wait_share or 1.0
-    alone = known.get(own) or (run.units_per_s if own else run.units_per_s / waited)
+    # without workers it loads only while the program waits
+    loading_share = 1.0 if own else run.wait_share or 1.0
+    own_rate = known.get(own) or run.units_per_s / loading_share
     hoped = {
-        count: alone * count / max(own, 1) for count in range(1, state.context.cpus + 1)
+        count: own_rate * count / max(own, 1) for count in range(1, state.context.cpus + 1)
     }
-    return {**hoped, **known, own: alone}
+    return {**hoped, **known, own: own_rate}
 
 
 def candidate_at(
     state: TunerState, grid: Grid, point: GridPoint
 ) -> Candidate | knobs.InvalidChange:
-    """Best candidate with the values of `point`, or why they cannot be set together."""
+    """Best candidate so far with the values of `point`, or why they cannot be set together."""
     for knob, value in zip(grid.knobs, point, strict=True):
         if knob is not None and value != state.current(knob):
             moved = state.with_value(knob, value)
@@ -318,25 +383,30 @@ def candidate_at(
 
 
 def plain_reason(why: knobs.InvalidChange) -> str:
+    """Why a change is impossible, as a clause without a full stop."""
     return why.reason.rstrip(".")
 
 
 def largest_batch(state: TunerState, run: Run, batch: int) -> int:
-    """Largest batch that the data fill, by a run at `batch`; a training keeps a few steps."""
+    """Largest batch that a search may try: the data fill it, and a training keeps a few steps.
+
+    The data bound it only if `run`, at `batch`, had as many items in a batch as that says.
+    """
     most: int = max(1, batch) * 2**policy.MOST_DOUBLINGS
     items = state.original.effects.data_items
     if not items or not batch or run.effects.batch != batch:
         return most
-    return max(
-        batch, min(most, items // policy.FEWEST_STEPS_A_PASS if state.trains else items)
-    )
+    most_filled = items // policy.FEWEST_STEPS_A_PASS if state.trains else items
+    return max(batch, min(most, most_filled))
 
 
 def is_outlier(state: TunerState, grid: Grid, point: GridPoint, run: Run) -> bool:
-    """True if at half its forecast, and not level with the start."""
-    rate = math.log(state.context.objective.pace(run))
-    is_level = abs(rate - math.log(grid.points[0].rate)) <= math.log1p(state.tie_threshold)
-    return rate < grid.forecast(point).log_rate - math.log(COLLAPSED) and not is_level
+    """True if `run` is below half its forecast, and not level with the start."""
+    log_rate = math.log(state.context.objective.pace(run))
+    from_start = abs(log_rate - math.log(grid.points[0].rate))
+    is_level = from_start <= math.log1p(state.tie_threshold)
+    collapsed = log_rate < grid.forecast(point).log_rate - math.log(COLLAPSED)
+    return collapsed and not is_level
 
 
 def other_work(state: TunerState, run: Run) -> WorkDifference | None:
@@ -346,36 +416,26 @@ def other_work(state: TunerState, run: Run) -> WorkDifference | None:
     batch does to a training: the suggestion names it.
     """
     accepted = state.context.workload.accept
-    for each in same_work.differences(state.originals, run):
-        is_named = state.by_hand and not each.refused and not each.of_workers
-        if each.cause not in accepted and not is_named:
-            return each
+    for difference in same_work.differences(state.originals, run):
+        is_users_choice = not difference.refused and not difference.of_workers
+        is_named = state.by_hand and is_users_choice
+        if difference.cause not in accepted and not is_named:
+            return difference
     return None
 
 
 def unusable(state: TunerState, run: Run) -> str:
-    """Reason against any candidate that ran so; else empty."""
+    """Reason against any candidate that ran so, whatever its rate; empty if there is none.
+
+    Its rate does not compare, its results or work differ, or it takes too much memory.
+    """
     if run.way != state.original.way:
         return (
             f"was counted by {run.way}, the original by {state.original.way}: such rates do not "
             "compare"
         )
-    return later_items(state, state.originals, run) or _unusable(state, run)
-
-
-def later_items(state: TunerState, originals: Sequence[Run], run: Run) -> str:
-    """Reason against a rate that cheaper items explain; else empty."""
-    ahead = math.expm1(trend.head_start(originals, run))
-    if ahead <= state.tie_threshold:
-        return ""
-    return (
-        f"was measured on later items, which cost less: {numbers.percent(ahead)} of its rate may "
-        "be theirs"
-    )
-
-
-def _unusable(state: TunerState, run: Run) -> str:
-    """Reason against its results, or its memory; else empty."""
+    if later := later_items(state, state.originals, run):
+        return later
     if lost := output_check.output_regression(state.originals, run):
         return f"would change results. {lost}".rstrip(".")
     if other := other_work(state, run):
@@ -386,8 +446,22 @@ def _unusable(state: TunerState, run: Run) -> str:
     return ""
 
 
+def later_items(state: TunerState, originals: Sequence[Run], run: Run) -> str:
+    """Reason against a rate that cheaper items explain; empty if they do not.
+
+    A run may have come further in data that are sorted by cost.
+    """
+    owed = math.expm1(trend.head_start(originals, run))
+    if owed <= state.tie_threshold:
+        return ""
+    return (
+        f"was measured on later items, which cost less: {numbers.percent(owed)} of its rate may "
+        "be theirs"
+    )
+
+
 def accepting(other: WorkDifference) -> str:
-    """How to have it all the same, if a user may want that."""
+    """Sentence on how to accept other work; empty where a user may not."""
     if other.refused:
         return ""
     return f' To accept it: `accept = ["{other.cause}"]` in gpu-advisor.toml.'
@@ -396,7 +470,11 @@ def accepting(other: WorkDifference) -> str:
 def leave_out(
     state: TunerState, variant: Variant, run: Run, why: str, *, is_open: bool = False
 ) -> TunerState:
-    """Keep a faster variant for the report, and the reason against it."""
+    """State that keeps a variant for the report if it was faster, with the reason against it.
+
+    `why` follows `in one run`, so it begins with its punctuation. `is_open`: more runs could
+    still judge its results.
+    """
     gain = state.gain_over_incumbent(run)
     if gain <= 1 + state.tie_threshold:
         return state
@@ -405,114 +483,203 @@ def leave_out(
 
 
 def refusal(state: TunerState, point: GridPoint, candidate: Candidate, run: Run) -> str:
-    """Reason against choosing the candidate of `run`; else empty."""
+    """Reason against choosing the candidate that ran as `run` at `point`; empty if none."""
     if why := unusable(state, run):
-        return f"{point[0]} {why}"
+        return f"{point.batch} {why}"
     seen = run.effects.batch
-    if seen is not None and seen < point[0]:
-        return f"the program never filled a batch of {point[0]}: it saw {seen:g}"
+    if seen is not None and seen < point.batch:
+        return f"the program never filled a batch of {point.batch}: it saw {seen:g}"
     accepted = state.by_hand or "update-samples" in state.context.workload.accept
     if not accepted and alters_training(state, candidate, run):
-        return f"{point[0]} would change the samples of each update"
+        return f"{point.batch} would change the samples of each update"
     return ""
 
 
 def outside_constraint(state: TunerState, grid: Grid, point: GridPoint, run: Run) -> Grid:
-    """Without a point that breaks a constraint, or larger batches beyond it."""
-    for each in state.context.objective.broken(run):
-        seen = each.metric.read(run)
-        shown = "not measured" if seen is None else f"{seen:.4g}"
-        why = f"{point[0]} was outside of {each.text}: {shown}"
-        larger = each.relation == "<=" and grid.knobs[0] is not None
+    """Grid without `point` if it breaks a constraint.
+
+    What has an upper bound, such as memory, is taken to grow with the batch: beyond one, larger
+    batches are refused too.
+    """
+    for constraint in state.context.objective.broken(run):
+        figure = constraint.metric.read(run)
+        shown = "not measured" if figure is None else f"{figure:.4g}"
+        why = f"{point.batch} was outside of {constraint.text}: {shown}"
+        larger = constraint.relation == "<=" and grid.knobs[0] is not None
         grid = replace(grid.without(point, why, larger=larger), stop=Ended("refused", why))
     return grid
 
 
+NOTHING_RAN = -1e3
+"""Log rate that stands for the best one where no point may be chosen yet: finite, and below all."""
+
+
 def most_promising(state: TunerState, grid: Grid) -> tuple[GridPoint | None, float]:
-    """Point to run next, and the gain expected of it; None where none is worth a process.
+    """Point to run next, and the log gain expected of it; None where none is worth a process.
 
-    Rules, of which the first that finds a point decides; points within the budget come first:
+    Rules, of which the first that finds a point decides:
 
-    1. The largest expected gain, if it is worth a process. Of its batch the config's own workers
-       are taken, unless others promise more by that much. A first run moves one knob alone,
-       where the budget holds a few more (`first_alone`).
-    2. Twice the batch was all that ran, and showed nothing: a larger one, as noise hides what a
-       doubling gains.
-    3. The best moved both knobs: one of them alone, if it may be as fast. Else the gain of one
-       would carry the other through its proof.
-    4. Fewer workers than the best has, if they may tie.
+    1. The largest expected gain, if it is worth a process (`largest_gain`). A first run moves one
+       knob alone, where the budget holds a few more (`first_alone`).
+    2. Twice the batch was all that ran, and showed nothing: a larger one (`beyond_twice`).
+    3. The best moved both knobs: one of them alone, if it may be as fast (`one_knob_alone`).
+    4. Fewer workers than the best has, if they may tie (`fewer_workers`).
 
     By rules 2 to 4 a point is worth seeing with no gain expected of it, which is told as 0.
     """
     ran = {point: worth(state, grid, point) for point in allowed_points(state, grid)}
-    top = max((each.log_rate for each in ran.values()), default=-math.inf)
-    new = {point: worth(state, grid, point) for point in grid_points(state, grid)}
-    extras_s = {point: extra_s(state, grid, point) for point in new}
+    top = max((forecast.log_rate for forecast in ran.values()), default=NOTHING_RAN)
+    extras_s = {point: extra_s(state, grid, point) for point in grid_points(state, grid)}
     most_s = policy.DEAREST_WINDOW * max(state.context.measure_s, state.price_s)
-    new = {point: each for point, each in new.items() if extras_s[point] <= most_s}
+    new = {
+        point: worth(state, grid, point)
+        for point, more_s in extras_s.items()
+        if more_s <= most_s
+    }
     new = first_alone(state, grid, new, top)
     room_s = state.remaining_s - kept_for_proof_s(state, grid) - state.price_s
-    gains = {point: each.improvement(max(top, -1e3)) for point, each in new.items()}
-    fits = [point for point in new if extras_s[point] <= room_s]
-    best = max(fits or new, key=lambda p: (gains[p], -p[0], -p[1]), default=None)
-    if best is not None:  # other workers only where they promise more
-        own, least = (best[0], grid.start[1]), tie(state)
-        best = own if gains.get(own, 0.0) >= max(least, gains[best] - least) else best
-        if gains[best] >= least:
-            return best, gains[best]
+    within_budget = [point for point in new if extras_s[point] <= room_s]
+    gains = {point: forecast.improvement(top) for point, forecast in new.items()}
+    best = largest_gain(state, grid, gains, within_budget)
+    if best is not None:
+        return best, gains[best]
     if not ran:
         return None, 0.0
-    larger = [p for p in new if p[0] > 2 * grid.start[0] and p[1] == grid.start[1]]
-    if larger and max(point[0] for point in grid.runs) == 2 * grid.start[0]:
-        return max(larger), 0.0  # noise hides what twice the batch gains
-    batch, most = level = smallest_level(state, grid, ran)
-    for alone in filter(new.__contains__, moved_alone(grid, level)):
-        hoped = new[alone]._replace(log_rate=new[alone].log_rate + new[alone].sd)
-        if within_noise(state, hoped, ran[level]):
-            return alone, 0.0
-    fewer = (
-        point for point in new if point[0] == batch and grid.start[1] <= point[1] < most
+    level = smallest_level(state, grid, ran)
+    point = (
+        beyond_twice(grid, new)
+        or one_knob_alone(state, grid, new, level, ran[level])
+        or fewer_workers(state, grid, new, level, top)
     )
-    may_tie = [
-        point for point in fewer if new[point].log_rate + new[point].sd >= top - tie(state)
+    return point, 0.0
+
+
+def largest_gain(
+    state: TunerState,
+    grid: Grid,
+    gains: Mapping[GridPoint, float],
+    within_budget: Sequence[GridPoint],
+) -> GridPoint | None:
+    """Point of the largest gain, if that is worth a process; of equal ones the smallest.
+
+    Points within the budget come first: one beyond it is told as what the budget lacked. With the
+    batch found, the present workers are kept unless others promise more by at least a tie.
+    """
+    best = max(
+        within_budget or gains,
+        key=lambda point: (gains[point], -point.batch, -point.workers),
+        default=None,
+    )
+    if best is None:
+        return None
+    own_workers, least = GridPoint(best.batch, grid.start.workers), tie(state)
+    if gains.get(own_workers, 0.0) >= max(least, gains[best] - least):
+        best = own_workers
+    return best if gains[best] >= least else None
+
+
+def beyond_twice(grid: Grid, new: Mapping[GridPoint, Forecast]) -> GridPoint | None:
+    """Largest new batch where twice the batch was the largest that ran; None anywhere else.
+
+    Noise hides what a doubling gains.
+    """
+    if max(point.batch for point in grid.runs) != 2 * grid.start.batch:
+        return None
+    larger = [
+        point
+        for point in new
+        if point.batch > 2 * grid.start.batch and point.workers == grid.start.workers
     ]
-    return min(may_tie, default=None), 0.0
+    return max(larger, default=None)
+
+
+def one_knob_alone(
+    state: TunerState,
+    grid: Grid,
+    new: Mapping[GridPoint, Forecast],
+    level: GridPoint,
+    best: Forecast,
+) -> GridPoint | None:
+    """New point that moves one of the knobs as `level` does, and may be as fast; None without one.
+
+    `level` is the smallest of the fastest points that ran, and `best` its forecast. Where it moved
+    both knobs, the gain of one would carry the other through its proof.
+    """
+    for alone in moved_alone(grid, level):
+        if alone in new and within_noise(state, upper_end(new[alone]), best):
+            return alone
+    return None
+
+
+def fewer_workers(
+    state: TunerState,
+    grid: Grid,
+    new: Mapping[GridPoint, Forecast],
+    level: GridPoint,
+    top: float,
+) -> GridPoint | None:
+    """New point of the batch of `level` with the fewest workers that may tie; None without one.
+
+    Not below the present workers. `top`: log rate of the fastest point that ran.
+    """
+    may_tie = [
+        point
+        for point, forecast in new.items()
+        if point.batch == level.batch
+        and grid.start.workers <= point.workers < level.workers
+        and upper_end(forecast).log_rate >= top - tie(state)
+    ]
+    return min(may_tie, default=None)
+
+
+def upper_end(forecast: Forecast) -> Forecast:
+    """The forecast as fast as may be hoped: by one standard deviation."""
+    return forecast._replace(log_rate=forecast.log_rate + forecast.sd)
 
 
 def first_alone(
     state: TunerState, grid: Grid, new: dict[GridPoint, Forecast], top: float
 ) -> dict[GridPoint, Forecast]:
-    """Before anything ran, the points that move one knob, if one of them promises a gain.
+    """Those of the new points that a search may begin with; all of them once anything ran.
 
-    A first run of a larger batch with more workers may be slow for either, and nobody could say
-    for which. Where only both together promise anything, they need each other; where the budget
-    holds few trials, what promises most has to be among them.
+    They move one knob, if one of them promises a gain. A first run of a larger batch with more
+    workers may be slow for either, and nobody could say for which. Where only both together
+    promise anything, they need each other; where the budget holds few trials, what promises most
+    has to be among them.
     """
     trials = (state.remaining_s - state.proof_s) / max(state.price_s, 1e-9)
-    if trials < policy.ROOM_TO_LEARN or {*grid.runs, *grid.refused} - {grid.start}:
+    has_begun = bool({*grid.runs, *grid.refused} - {grid.start})
+    if has_begun or trials < policy.ROOM_TO_LEARN:
         return new
-    alone = {p: each for p, each in new.items() if p in moved_alone(grid, p)}
-    gains = any(each.improvement(max(top, -1e3)) >= tie(state) for each in alone.values())
-    return alone if gains else new
+    alone = {
+        point: forecast
+        for point, forecast in new.items()
+        if point in moved_alone(grid, point)
+    }
+    promises = any(forecast.improvement(top) >= tie(state) for forecast in alone.values())
+    return alone if promises else new
 
 
 def worth(state: TunerState, grid: Grid, point: GridPoint) -> Forecast:
-    """Forecast by which points are compared: of a latency the rate of batches, else of units."""
-    found = grid.forecast(point)
+    """Forecast by which points are compared: the rate of units, or of batches for a latency."""
+    forecast = grid.forecast(point)
     if not state.context.objective.metric.of_batch:
-        return found
-    return found._replace(log_rate=found.log_rate - math.log(batch_of(point)))
+        return forecast
+    return forecast._replace(log_rate=forecast.log_rate - math.log(batch_of(point)))
 
 
 def allowed_points(state: TunerState, grid: Grid) -> list[GridPoint]:
-    """Points that ran inside every bound."""
+    """Points that ran, may be chosen and kept every constraint."""
     broken = state.context.objective.broken
     return [point for point, (_, run) in grid.runs.items() if not broken(run)]
 
 
 def extra_s(state: TunerState, grid: Grid, point: GridPoint) -> float:
-    """Time of the window at `point` beyond the usual."""
-    run = grid.runs[grid.start][1]
+    """Seconds by which a window at `point` is expected to take longer than the usual one.
+
+    A window has at least MIN_STEPS steps, which of a large batch take longer than its seconds.
+    """
+    run = grid.start_run
     step_s = run.step_ms / 1000.0 if run.step_ms else batch_of(grid.start) / run.units_per_s
     usual_s = 1.5 * policy.MIN_STEPS * step_s
     slower = grid.forecast(grid.start).log_rate - grid.forecast(point).log_rate
@@ -523,31 +690,42 @@ def extra_s(state: TunerState, grid: Grid, point: GridPoint) -> float:
 def smallest_level(
     state: TunerState, grid: Grid, ran: Mapping[GridPoint, Forecast]
 ) -> GridPoint:
-    """Smallest point that ties with the best, down to the config's own."""
-    top = max(each.log_rate for each in ran.values())
-    level = [point for point, each in ran.items() if each.log_rate >= top - tie(state)]
-    if state.context.objective.better_below(grid.runs[grid.start][1]):
+    """Smallest of the points that tie with the fastest: by its batch, then by its workers.
+
+    Points below the present values are left out where others tie, unless a smaller batch may be
+    better by the objective.
+    """
+    top = max(forecast.log_rate for forecast in ran.values())
+    level = [
+        point for point, forecast in ran.items() if forecast.log_rate >= top - tie(state)
+    ]
+    if state.context.objective.better_below(grid.start_run):
         return min(level)
-    above = [p for p in level if p[0] >= grid.start[0] and p[1] >= grid.start[1]]
+    start = grid.start
+    above = [p for p in level if p.batch >= start.batch and p.workers >= start.workers]
     return min(above or level)
 
 
 def grid_points(state: TunerState, grid: Grid) -> list[GridPoint]:
-    """Points to try, without those that ran."""
+    """Points to try: batches that are expected to fit and are no leap, with likely workers.
+
+    Doublings of the present batch, and halvings where a smaller one may be better. Points that ran
+    or were refused are left out.
+    """
     batch, workers = grid.start
     batches = [batch]
     if grid.knobs[0] is not None:
         batches = [batch * 2**n for n in range(policy.MOST_DOUBLINGS + 1)]
-        if state.context.objective.better_below(grid.runs[grid.start][1]):
+        if state.context.objective.better_below(grid.start_run):
             batches += [batch >> n for n in range(1, batch.bit_length())]
-    most = min(grid.most, policy.LARGEST_LEAP * max(point[0] for point in grid.runs))
+    most = min(grid.most, policy.LARGEST_LEAP * max(point.batch for point in grid.runs))
     limit_gib = state.context.memory_limit_gib
     batches = [b for b in batches if b <= most and expected_gib(grid.runs, b) <= limit_gib]
     counts = {workers}
     if grid.knobs[1] is not None and not (grid.workers_stop or never_waits(grid)):
         counts |= worker_counts(state, workers)
-    found = [(each, count) for each in {*batches, batch} for count in sorted(counts)]
-    return [point for point in found if point not in {*grid.refused, *grid.runs}]
+    points = [GridPoint(b, count) for b in {*batches, batch} for count in sorted(counts)]
+    return [point for point in points if point not in {*grid.refused, *grid.runs}]
 
 
 def never_waits(grid: Grid) -> bool:
@@ -556,7 +734,7 @@ def never_waits(grid: Grid) -> bool:
     No count shortens what nobody waits for. One other is tried all the same, as workers may take
     the CPUs that the model computes on; on a noisy machine four more were, for nothing.
     """
-    tried = any(point[1] != grid.start[1] for point in grid.runs)
+    tried = any(point.workers != grid.start.workers for point in grid.runs)
     waits = [run.wait_share for _, run in grid.runs.values()]
     return tried and all(
         wait is not None and wait <= policy.MIN_WAIT_SHARE for wait in waits
@@ -564,79 +742,97 @@ def never_waits(grid: Grid) -> bool:
 
 
 def expected_gib(runs: Mapping[GridPoint, tuple[Candidate, Run]], batch: int) -> float:
-    """Memory of a batch in GiB, grown as between the last two smaller peaks; 0 if it is tried.
+    """GiB that a batch is expected to need; 0 where it is to be tried whatever it needs.
 
-    Of a single peak only the activations grow, where the run told them apart; else all of it.
-    Twice the batch of a single peak is always tried: it is what tells how memory grows.
+    Beyond the largest batch that ran, memory is taken to grow as between the last two. Of a single
+    run only the activations grow, if it told them apart; else all of its memory. A batch that is no
+    larger than one that ran is tried, and so is twice the batch of a single run, which tells how
+    memory grows.
     """
-    seen = {point[0]: run for point, (_, run) in sorted(runs.items())}
-    known = [(each, run.peak_mem_gib) for each, run in seen.items() if run.peak_mem_gib]
-    peaks = [(0, 0.0), *known]
-    single = seen[peaks[-1][0]].footprint if len(peaks) == 2 else None
-    if single is not None:
-        peaks[0] = (0, peaks[1][1] - single.activations / GIB)
-    last, high = peaks[-1]
-    if batch <= last or len(peaks) == 1 or (len(peaks) == 2 and batch <= 2 * last):
+    run_of_batch = {point.batch: run for point, (_, run) in sorted(runs.items())}
+    peaks = [
+        (size, run.peak_mem_gib) for size, run in run_of_batch.items() if run.peak_mem_gib
+    ]
+    if not peaks:
         return 0.0
-    before, low = peaks[-2]
-    return high + max(0.0, (high - low) / (last - before)) * (batch - last)
+    last, high_gib = peaks[-1]
+    if batch <= last or (len(peaks) == 1 and batch <= 2 * last):
+        return 0.0
+    if len(peaks) > 1:
+        before, low_gib = peaks[-2]
+    else:
+        footprint = run_of_batch[last].footprint
+        before, low_gib = 0, 0.0
+        if footprint is not None:
+            low_gib = high_gib - footprint.activations / GIB
+    gib_per_item = max(0.0, (high_gib - low_gib) / (last - before))
+    return high_gib + gib_per_item * (batch - last)
 
 
 def worker_counts(state: TunerState, current: object) -> set[int]:
-    """Worker counts that may be as fast as the best."""
+    """Other numbers of workers that may be as fast as the best one."""
     cpus = state.context.cpus
     values = {0, 1, 2, cpus // 2, cpus - 1, cpus} | ({4, 8, 16} if cpus >= 8 else set())
     values = {v for v in values if 0 <= v <= cpus}
     values = (values | sleeping_workers.faster(state)) - {current}
-    rates = state.loader_alone
     if state.context.has_gpu:
-        # beside a GPU, a loader slower than the whole cannot make it faster
-        values = {
-            v for v in values if rates.get(v, math.inf) > state.incumbent_run.units_per_s
-        }
+        # beside a GPU, a loader that is slower than the whole cannot make it faster
+        rates, present = state.loader_alone, state.incumbent_run.units_per_s
+        values = {v for v in values if rates.get(v, math.inf) > present}
     return values
 
 
 def tie(state: TunerState) -> float:
-    """Relative difference below which smoothed rates tie."""
+    """Difference of two expected log rates up to which they tie.
+
+    It is smaller than that of two runs (`tie_threshold`): the model smooths all runs. A twentieth
+    of the noise is a tenth of the standard deviation between equal processes.
+    """
     return max(policy.LEAST_LOG_GAIN, state.noise / 20)
 
 
 def point_of(state: TunerState, run: Run, point: GridPoint) -> Point:
-    """Model point of `run`, by its filled batch."""
+    """A run as the model sees it, with the batch that it filled."""
     batch = min(run.effects.batch or math.inf, batch_of(point))
     share = 0.0 if state.context.objective.metric.from_card else run.wait_share or 0.0
     pace = state.context.objective.pace(run)
-    return Point(batch=batch, workers=point[1], rate=pace, wait_share=share)
+    return Point(batch=batch, workers=point.workers, rate=pace, wait_share=share)
 
 
 def batch_of(point: GridPoint) -> float:
-    """Batch of a point; 1 if not moved."""
-    return float(max(1, point[0]))
+    """Batch of a point as the model counts it: 1 where no batch is searched."""
+    return float(max(1, point.batch))
 
 
 def conclude(state: TunerState, grid: Grid) -> TunerState:
-    """Take the smallest point that ties with the fastest.
+    """Adopt the smallest point that ties with the fastest, and decide on both knobs.
 
-    Smaller batches and fewer workers leave room for other work, and are safer. Of points that moved
-    both knobs and one, the one is taken where noise cannot tell them apart.
+    Smaller batches and fewer workers leave room for other work, and are safer. A point that moved
+    one knob is taken before one that moved both, where noise cannot tell them apart. The start
+    stays unless the gain is worth a change; if it broke a constraint, what keeps it is taken.
     """
+    start = grid.start
     allowed = allowed_points(state, grid)
-    if grid.start in allowed:  # a run, not only the model, must have been faster
+    if start in allowed:  # a run, not only the model, must have been faster
         faster = (
-            p for p in allowed if state.gain(grid.runs[p][1], grid.runs[grid.start][1]) > 1
+            point
+            for point in allowed
+            if state.gain(grid.runs[point][1], grid.start_run) > 1
         )
-        allowed = [grid.start, *faster]
-    hopeful = allowed or [grid.start]
-    smooth = {point: worth(state, grid, point) for point in {*hopeful, grid.start}}
+        allowed = [start, *faster]
+    hopeful = allowed or [start]
+    smooth = {point: worth(state, grid, point) for point in {*hopeful, start}}
     chosen = smallest_level(state, grid, {point: smooth[point] for point in hopeful})
-    alone = [each for each in moved_alone(grid, chosen) if each in allowed]
-    enough = [each for each in alone if within_noise(state, smooth[each], smooth[chosen])]
-    chosen = max(enough, key=lambda each: smooth[each].log_rate, default=chosen)
-    gained = smooth[chosen].log_rate - smooth[grid.start].log_rate
-    if grid.start in allowed and gained <= math.log1p(state.context.smallest_gain):
-        chosen = grid.start
-    if chosen != grid.start:
+    as_fast_alone = [
+        point
+        for point in moved_alone(grid, chosen)
+        if point in allowed and within_noise(state, smooth[point], smooth[chosen])
+    ]
+    chosen = max(as_fast_alone, key=lambda point: smooth[point].log_rate, default=chosen)
+    log_gain = smooth[chosen].log_rate - smooth[start].log_rate
+    if start in allowed and log_gain <= math.log1p(state.context.smallest_gain):
+        chosen = start
+    if chosen != start:
         state = state.adopt(*grid.runs[chosen])
     if grid.knobs[0] is not None:
         state = decide_batch(state, grid, grid.knobs[0], chosen)
@@ -644,22 +840,25 @@ def conclude(state: TunerState, grid: Grid) -> TunerState:
 
 
 def moved_alone(grid: Grid, point: GridPoint) -> tuple[GridPoint, GridPoint]:
-    """Points that move one knob: one's gain would carry the other through its proof."""
-    return (point[0], grid.start[1]), (grid.start[0], point[1])
+    """Points that move the batch alone, and the workers alone, as far as `point` does."""
+    start = grid.start
+    return GridPoint(point.batch, start.workers), GridPoint(start.batch, point.workers)
 
 
 def within_noise(state: TunerState, one: Forecast, other: Forecast) -> bool:
-    """True if `other` is faster than `one` by no more than noise."""
+    """True if `other` is expected to be faster than `one` by no more than noise may make it.
+
+    Half of the noise is the standard deviation between equal processes.
+    """
     least = max(state.context.smallest_gain, state.noise / 2)
     return other.log_rate - one.log_rate <= math.log1p(least)
 
 
 def stop_reason(state: TunerState, grid: Grid) -> str:
-    """Why no larger batch was tried, in words: data, memory, or what the runs showed."""
-    beyond = 2 * max(point[0] for point in grid.runs)
-    start = grid.runs[grid.start][1]
+    """Why no larger batch was tried, as a clause: data, memory, or what the runs showed."""
+    beyond = 2 * max(point.batch for point in grid.runs)
     flat = grid.stop.cause == "flat"
-    if flat and beyond > largest_batch(state, start, grid.start[0]):
+    if flat and beyond > largest_batch(state, grid.start_run, grid.start.batch):
         return f"the dataset has {state.original.effects.data_items} items"
     needed_gib, limit_gib = expected_gib(grid.runs, beyond), state.context.memory_limit_gib
     if flat and needed_gib > limit_gib:
@@ -681,9 +880,9 @@ def ran_alone(grid: Grid, axis: int) -> bool:
 def decide_batch(
     state: TunerState, grid: Grid, knob: Knob, chosen: GridPoint
 ) -> TunerState:
-    stop = stop_reason(state, grid)
-    ended = f"The search stopped because {stop}."
-    if chosen[0] != knob.value:
+    """State with a verdict on the batch, and why no larger one was tried."""
+    ended = f"The search stopped because {stop_reason(state, grid)}."
+    if chosen.batch != knob.value:
         draws = OTHER_DRAWS if state.iterative and not state.trains else ""
         fastest = "By the curve fitted to all runs, the smallest batch within a tie of the fastest."
         return state.set_verdict(knob, "faster", f"{fastest}{draws} {ended}")
@@ -700,11 +899,11 @@ def decide_batch(
 
 
 def rates_of_workers(state: TunerState, grid: Grid) -> str:
-    """What runs of other worker counts showed, beside runs of the same batch; else empty."""
+    """Sentence on runs of other numbers of workers, beside runs of the same batch; else empty."""
     shown = []
     for (batch, count), (_, run) in sorted(grid.runs.items()):
-        beside = grid.runs.get((batch, grid.start[1]))
-        if count != grid.start[1] and beside is not None:
+        beside = grid.runs.get(GridPoint(batch, grid.start.workers))
+        if count != grid.start.workers and beside is not None:
             where = f" with batch {batch}" if grid.knobs[0] is not None else ""
             ratio = numbers.ratio(state.gain(run, beside[1]))
             shown.append(f"{numbers.many(count, 'worker')}{where} ran at {ratio}")
@@ -714,14 +913,16 @@ def rates_of_workers(state: TunerState, grid: Grid) -> str:
 def decide_workers(
     state: TunerState, grid: Grid, knob: Knob, chosen: GridPoint
 ) -> TunerState:
-    if chosen[1] != knob.value:
-        ran = ", ".join(map(str, sorted({point[1] for point in grid.runs})))
+    """State with a verdict on the number of workers, if there is anything to say of it."""
+    counts = {point.workers for point in grid.runs}
+    if chosen.workers != knob.value:
+        ran = ", ".join(map(str, sorted(counts)))
         reason = f"By the curve fitted to all runs, the smallest count as fast, of {ran} that ran."
         if not state.trains and same_work.is_reordered(
             state.original, grid.runs[chosen][1]
         ):
             reason += OTHER_ORDER
-        if chosen[1] > state.context.cpus:
+        if chosen.workers > state.context.cpus:
             cpus = numbers.many(state.context.cpus, "CPU")
             reason += (
                 f" They sleep most of the time, so {cpus} serve more workers than that."
@@ -729,7 +930,7 @@ def decide_workers(
         return state.set_verdict(knob, "faster", reason)
     if grid.workers_stop:
         return state.set_verdict(knob, "refuted", f"Not written: {grid.workers_stop}")
-    if {point[1] for point in grid.runs} - {grid.start[1]}:
+    if counts - {grid.start.workers}:
         tested = "No value tested was faster"
         if not ran_alone(grid, 1):
             tested = "Other counts ran only with other batches, and no such pair was faster"
