@@ -89,11 +89,11 @@ class RunCache:
     def note_earlier(self, key: str) -> None:
         """Remember how fast the original was in earlier calls; `key` is that of a baseline.
 
-        Asked again, with the next baseline's key, it forgets what it remembered before.
+        Each baseline of a call has a key of its own, and one may have no earlier run.
         """
         results = self._of_earlier_calls(key)
         runs = [result for result in results if isinstance(result, Run)]
-        self._earlier = [run.units_per_s for run in runs if not contended(run)]
+        self._earlier += [run.units_per_s for run in runs if not contended(run)]
 
     def check_speed(self, rates: Sequence[float]) -> None:
         """Set runs of earlier calls aside if the original's speed has changed since.

@@ -485,7 +485,7 @@ def leave_out(
 def refusal(state: TunerState, point: GridPoint, candidate: Candidate, run: Run) -> str:
     """Reason against choosing the candidate that ran as `run` at `point`; empty if none."""
     if why := unusable(state, run):
-        return f"{point.batch} {why}"
+        return f"{point.batch or candidate.label} {why}"
     seen = run.effects.batch
     if seen is not None and seen < point.batch:
         return f"the program never filled a batch of {point.batch}: it saw {seen:g}"

@@ -74,6 +74,7 @@ def test_earlier_runs_are_set_aside_with_the_reason(rates, today, kept, tmp_path
     before.append("other", a_run())
     later = cache(tmp_path, since=time.time() + 1e-3)
     later.note_earlier("baseline")
+    later.note_earlier("a further baseline, which no earlier call had")
     later.check_speed([today])
     assert (later.find("other") is not None) is kept
     expected = "the original ran at 10.0 units/s then and runs at 15.0 units/s today"
