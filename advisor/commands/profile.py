@@ -75,7 +75,8 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     aim, cards, machine = measuring.target, result[0].cards, measuring.machine
     if cards:
         aim = target.computed_on(aim, machine, cards[0])
-    diagnosis = diagnose(result, profile=aim.profile)
+    more_workers = not verdict.are_cpus_busy(result, machine.cpus)
+    diagnosis = diagnose(result, profile=aim.profile, more_workers=more_workers)
     unused = verdict.unused_gpu(result, machine.gpus)
     text = whole_memo(result[0]) if diagnosis is None else memo(result, diagnosis)
     load = verdict.load_note(result, neighbours(result), machine.cpus)

@@ -550,6 +550,14 @@ def unused_gpu(runs: Sequence[Run], gpus: Sequence[Gpu]) -> str:
     )
 
 
+def are_cpus_busy(runs: Sequence[Run], cpus: int) -> bool:
+    """True if the program itself keeps all CPUs at work, so that workers would share them."""
+    return (
+        min((run.disturbance.own_cpus or 0.0 for run in runs), default=0)
+        >= SATURATED * cpus
+    )
+
+
 def more_cpus(runs: Sequence[Run], machine: Machine) -> str:
     """Sentence on CPUs to request; empty where they hold nothing back.
 
@@ -559,7 +567,7 @@ def more_cpus(runs: Sequence[Run], machine: Machine) -> str:
     busy = [run.disturbance.own_cpus or 0.0 for run in runs]
     if machine.allocation is None or min(waits, default=0.0) < WAITING:
         return ""
-    if min(busy) < SATURATED * machine.cpus:
+    if not are_cpus_busy(runs, machine.cpus):
         return ""
     waited, used = statistics.fmean(waits), statistics.fmean(busy)
     gain = 1 / (1 - min(waited, MOST_WAIT))

@@ -25,9 +25,10 @@ from advisor.model import (
     Neighbour,
     Purpose,
     Run,
+    Shares,
     Trial,
 )
-from advisor.report import build, verdict, view
+from advisor.report import bottleneck, build, verdict, view
 from advisor.report.schema import CandidateEntry, Gain, Report
 from advisor.tuner.state import Task
 from tests.executor.made import comparison
@@ -412,3 +413,15 @@ def test_a_card_that_nvml_does_not_show_is_told_with_what_was_not_read(tmp_path)
     assert "Measured on AMD Instinct MI300X; " in text
     assert "this CPU" not in text
     assert "NVML shows no GPU" not in text
+
+
+@pytest.mark.parametrize(("own", "busy"), [(1.9, True), (1.1, False), (None, False)])
+def test_more_workers_are_no_remedy_where_the_program_keeps_all_cpus(own, busy) -> None:
+    """They would share them: two workers proved slower where they were advised."""
+    runs = [a_run(disturbance=Disturbance(own_cpus=own)) for _ in range(2)]
+    assert verdict.are_cpus_busy(runs, 2) is busy
+    sentence = bottleneck.diagnose(
+        [replace(run, wait_share=0.6, shares=Shares(data_wait=0.6, compute=0.3)) for run in runs],
+        more_workers=not busy,
+    ).sentence
+    assert ("more loader workers" in sentence) is not busy
