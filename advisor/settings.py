@@ -237,6 +237,10 @@ class Workload(TrialLimits):
     confirm_quality_command: Command | None = None
     """A command for the same measures on other items. What `quality-command` chose is confirmed
     by it, so that no choice is fitted to the items that it was made on."""
+    keep: tuple[Text, ...] = ()
+    """Settings that stay as they are, whatever would be faster: a path such as `data.batch_size`,
+    its last part, or a kind such as `num_workers`. For what no run shows, as an evaluation that
+    ranks the items of a batch against each other."""
     accept: tuple[WorkCause, ...] = ()
     """Differences of the work that you accept, by the names that reports give them. Without one a
     value is only written where the program trains on the same items, in updates of as many

@@ -38,6 +38,7 @@ from advisor.model import (
     Run,
     TaskKind,
     TuningResult,
+    leaf_of,
 )
 from advisor.objective import Objective
 from advisor.quality import QualityJudgement
@@ -90,6 +91,9 @@ class TuningContext:
         """True if results may change within a tolerance."""
         return self.workload.numeric_tolerance is not None or bool(self.workload.quality)
 
+
+KEPT = "gpu-advisor.toml keeps it"
+"""Why a setting is not edited that its user named."""
 
 Result = TrialResult | Comparison | SkippedRun
 """What a stage is sent for a request."""
@@ -530,7 +534,14 @@ class TunerState:
 
     @property
     def all_knobs(self) -> list[Knob]:
-        return [knob for source in self.context.sources for knob in source.findings.knobs]
+        """Knobs of all documents; those that the user wants to keep are not edited."""
+        found = [knob for source in self.context.sources for knob in source.findings.knobs]
+        return [replace(each, frozen=KEPT) if self.keeps(each) else each for each in found]
+
+    def keeps(self, setting: Knob | Change) -> bool:
+        """True if gpu-advisor.toml names the setting in `keep`."""
+        names = {setting.path, leaf_of(setting.path), setting.kind}
+        return not names.isdisjoint(self.context.workload.keep)
 
     def in_code(self, knob: Knob) -> bool:
         """True for a value of the running program, which no file holds."""
@@ -600,6 +611,8 @@ class TunerState:
         if isinstance(elsewhere, knobs.InvalidChange):
             return elsewhere
         moved = (*moved, *elsewhere)
+        if held := next(filter(self.keeps, moved), None):
+            return knobs.InvalidChange(reason=f"{held.path} would move along, and {KEPT}")
         change = change_of(self.best, knob)
         if change is not None and value == knob.value:
             # back at the config's own value: what the present one had moved along goes back, too
