@@ -112,12 +112,13 @@ def settable(roots: dict[str, Any]) -> tuple[set[str], set[str]]:
 
 
 def unread(roots: dict[str, Any]) -> set[str]:
-    """Attributes that the making of items sets, and never reads but to add to them.
+    """Attributes that the making of items sets, and that the program never reads but to add to.
 
-    What is only counted, as for a log, may be counted by each worker for itself.
+    What is only counted may be counted by each worker for itself. A loop that reads the count of
+    its dataset would find nothing there, so all modules of the program are looked at.
     """
     stored: set[str] = set()
-    loaded: set[str] = set()
+    loaded = loop_code.read_by_program()
     for _, value, own in _walk(roots):
         kind = type(value)
         for method in _methods(kind) if own and _is_own(kind) else ():

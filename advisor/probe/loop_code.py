@@ -7,8 +7,10 @@ that encloses the line which begins the pass.
 
 from __future__ import annotations
 
+import ast
 import dis
 import functools
+import os
 import sys
 import types
 from typing import Any
@@ -16,6 +18,8 @@ from typing import Any
 from . import call_sites
 
 SETS_ATTRIBUTE, SETS_ITEM = "STORE_ATTR", "STORE_SUBSCR"
+MODULES = 200
+"""Modules of a program that are parsed: 1 s at most. Judgement."""
 LOADS = ("LOAD_ATTR", "LOAD_METHOD")
 """Names of Python's instructions; before 3.12 a method is loaded by one of its own."""
 
@@ -61,6 +65,38 @@ def _in_next_loop(code: types.CodeType, at: int) -> tuple[frozenset[str], frozen
     body = [i for i in every if loop and loop.offset < i.offset < loop.argval]
     stored = frozenset(i.argval for i in body if i.opname == SETS_ATTRIBUTE)
     return stored, frozenset(i.argval for i in body if i.opname in LOADS)
+
+
+def read_by_program() -> set[str]:
+    """Attributes that the program's own modules read; "*": any, where one cannot be parsed."""
+    places = [
+        str(getattr(module, "__file__", None)) for module in list(sys.modules.values())
+    ]
+    own = {
+        place
+        for place in places
+        if place.endswith(".py")
+        and os.path.isfile(place)  # torch's modules of operators name none
+        and not call_sites.is_foreign(place)
+    }
+    if len(own) > MODULES:
+        return {"*"}
+    return set().union(*map(_read_in_file, own))
+
+
+@functools.lru_cache(maxsize=64)
+def _read_in_file(name: str) -> frozenset[str]:
+    """Attributes that a file reads; one that is only added to is written there."""
+    try:
+        with open(name, "rb") as file:
+            tree = ast.parse(file.read())
+    except (OSError, SyntaxError, ValueError):
+        return frozenset("*")
+    return frozenset(
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+    )
 
 
 @functools.lru_cache(maxsize=256)

@@ -48,6 +48,7 @@ def causes(before: Run, after: Run) -> list[str]:
         ("Seeding", "not-sharded"),
         ("Losing", "items-missing"),
         ("CountingUnevenly", "state-of-dataset"),
+        ("Asked", "state-of-dataset"),
         ("PartedCounting", "state-of-dataset"),
         ("MadeInWorkers", "shared-generator"),
         ("Drawing-numbered", "shared-generator"),
