@@ -181,19 +181,24 @@ def test_a_whole_run_names_what_its_steps_wait_for_before_what_is_smaller() -> N
     assert helps[1].startswith("  start, 8.8 %: ")
 
 
-def test_the_phases_of_a_whole_run_agree_with_the_programs_own_clocks(
-    project, measured, monkeypatch
-) -> None:
+def test_each_phase_of_a_whole_run_has_its_time(project, measured, monkeypatch) -> None:
+    """No less than the program slept in it; all but borders of what its own clocks add up to.
+
+    A phase that was told under another's name would leave its own too short. That each agrees
+    with its clock is no test: a host that stalls at a border is one phase's or the other's.
+    """
     monkeypatch.setenv("GPU_ADVISOR_ISOLATION", "guard")  # its clocks are a file that stays
     program = (sys.executable, str(PROGRAMS / "ok_epochs.py"), "clocks.json")
     found = measured("--whole", "60s", "--", *program)
-    seconds = {phase["name"]: phase["seconds"] for phase in found["phases"]}
-    clocks = json.loads((project / "clocks.json").read_text())
-    shares = {name: seconds.pop(name, 0.0) for name in clocks}
-    assert seconds.keys() == {"start", "ending"}
-    own = {name: clock / sum(clocks.values()) for name, clock in clocks.items()}
-    theirs = {name: s / sum(shares.values()) for name, s in shares.items()}
-    assert theirs == pytest.approx(own, abs=0.03)
+    phases = {phase["name"]: phase for phase in found["phases"]}
+    wrote = json.loads((project / "clocks.json").read_text())
+    assert phases.keys() == {*wrote["slept_s"], "start", "ending"}
+    inside = {name: phases[name]["seconds"] for name in wrote["slept_s"]}
+    for name, slept_s in wrote["slept_s"].items():
+        assert inside[name] >= 0.9 * slept_s, name  # the first step's is in the start
+    assert sum(inside.values()) <= wrote["seconds"]
+    wrote["times"]["training"] -= 1  # the first step ends the start
+    assert {name: phases[name]["times"] for name in inside} == wrote["times"]
 
 
 def test_a_failure_has_its_own_code_and_the_object_is_printed_all_the_same(profile) -> None:

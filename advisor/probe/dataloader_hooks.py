@@ -51,9 +51,11 @@ def install(torch: Any, session: Session) -> None:
     def _get_iterator(iterate: Any, self: Any) -> Any:
         enter = clock()
         begun = iterate(self)
-        begun.__dict__[OPENED] = (enter, clock())
+        opened = clock()
+        begun.__dict__[OPENED] = (enter, opened)
         if not session.is_muted():
             session.attempt(begins, session, begun, self)
+            session.spent_s += clock() - opened
         return begun
 
     @session.patches.wrap(iterator, "__next__")

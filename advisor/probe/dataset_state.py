@@ -118,13 +118,16 @@ def unread(roots: dict[str, Any]) -> set[str]:
     its dataset would find nothing there, so all modules of the program are looked at.
     """
     stored: set[str] = set()
-    loaded = loop_code.read_by_program()
+    loaded: set[str] = set()
     for _, value, own in _walk(roots):
         kind = type(value)
         for method in _methods(kind) if own and _is_own(kind) else ():
             sets, reads = loop_code.attributes(method.__code__)
             stored |= sets
             loaded |= reads
+    if "*" in loaded or stored <= loaded:
+        return set()
+    loaded |= loop_code.read_by_program()
     return set() if "*" in loaded else stored - loaded
 
 

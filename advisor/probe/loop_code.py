@@ -69,22 +69,24 @@ def _in_next_loop(code: types.CodeType, at: int) -> tuple[frozenset[str], frozen
 
 def read_by_program() -> set[str]:
     """Attributes that the program's own modules read; "*": any, where one cannot be parsed."""
-    places = [
+    places = {
         str(getattr(module, "__file__", None)) for module in list(sys.modules.values())
-    ]
-    own = {
-        place
-        for place in places
-        if place.endswith(".py")
-        and os.path.isfile(place)  # torch's modules of operators name none
-        and not call_sites.is_foreign(place)
     }
+    own = [
+        place for place in places if not call_sites.is_foreign(place) and _is_source(place)
+    ]
     if len(own) > MODULES:
         return {"*"}
     return set().union(*map(_read_in_file, own))
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=None)
+def _is_source(place: str) -> bool:
+    """Return True for a file of Python; torch's modules of operators name files that are none."""
+    return place.endswith(".py") and os.path.isfile(place)
+
+
+@functools.lru_cache(maxsize=MODULES)
 def _read_in_file(name: str) -> frozenset[str]:
     """Attributes that a file reads; one that is only added to is written there."""
     try:
