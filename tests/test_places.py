@@ -80,10 +80,10 @@ def test_no_file_of_ours_goes_over_the_config_however_it_is_spelled(
 
 
 FIGURES = ("report-figures/batch.svg", "report-figures/rounds.svg")
-MINE = ("report.md", "report.json", *FIGURES, "report-advice-1.patch")
+MINE = ("report.md", "report.json", *FIGURES)
 
 
-@pytest.mark.parametrize("name", [*MINE, "report-advice-20.patch", "tuned.json"])
+@pytest.mark.parametrize("name", [*MINE, "tuned.json"])
 def test_a_file_of_the_users_is_refused_and_stays(project, name, capsys) -> None:
     mine = project / name
     mine.parent.mkdir(exist_ok=True)
@@ -97,11 +97,9 @@ def test_overwrite_is_the_consent_and_our_own_files_need_none(project) -> None:
     """An empty file, as mktemp makes it, holds nothing to lose."""
     (project / "report.md").write_text("mine\n")
     (project / "report.json").touch()
-    (project / "report-advice-3.patch").write_text("mine\n")
     report = project / "report.md"
     claimed = writing.claim(report, overwrite=True)
     writing.write(plain(), report, claimed)
-    assert not (project / "report-advice-3.patch").exists()
     first = {path.name for path in project.iterdir()}
     writing.write(plain(), report)
     assert {path.name for path in project.iterdir()} == first

@@ -67,7 +67,7 @@ def run(args: argparse.Namespace, _command: list[str] | None) -> int:
         place, page=args.html, like=args.report, overwrite=args.overwrite
     )
     if args.html:
-        writing.write_page(report, place, claimed, args.report)
+        writing.write_page(report, place, claimed)
     else:
         writing.write(report, place, claimed)
     sys.stdout.write(f"{place}\n")

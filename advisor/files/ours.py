@@ -10,7 +10,7 @@ import re
 import stat
 import tempfile
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from advisor.errors import OutputRefusedError
@@ -71,6 +71,13 @@ class Claim:
         """Remove one claimed file, if present. Raises OutputRefusedError."""
         place, _ = self._claimed(path)
         place.unlink(missing_ok=True)
+
+    def also(self, paths: Iterable[Path]) -> "Claim":
+        """With more places, whose names were not known before. Raises OutputRefusedError."""
+        more = frozenset(Path(os.path.realpath(path)) for path in paths)
+        for place in more:
+            _refuse_foreign(place, self)
+        return replace(self, places=self.places | more)
 
     def _claimed(self, path: Path) -> tuple[Path, os.stat_result | None]:
         place = Path(os.path.realpath(path))

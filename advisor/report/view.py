@@ -4,6 +4,8 @@ Nothing here says where a thing stands: that is for `templates/`. A part with no
 is empty, and its template leaves it out.
 """
 
+import hashlib
+import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -47,13 +49,32 @@ FEW_DIFF_LINES = 5
 """Lines of a diff that is too long to be shown whole."""
 MOST_SETTINGS, MOST_CAVEATS, MOST_CALLS = 6, 3, 5
 """Lines of each part above the details, which hold the rest."""
+PATCHED = re.compile(r"^\+\+\+ b/([^\t\r\n]+)", re.MULTILINE)
+"""File that a part of a patch changes; that of the code stands last."""
+LONGEST_TARGET, DIGEST_DIGITS = 40, 6
+"""Characters of a patch's name: of the file that it changes, and of its digest."""
 BUSY_PCT = 95
 """Utilisation of a GPU that leaves nothing to explain."""
 
 
-def patch_file(report_md: str, number: int) -> str:
-    """Name of suggestion `number`'s patch file, beside the report."""
-    return f"{Path(report_md).stem}-advice-{number}.patch"
+def patch_file(report_md: str, patch: str) -> str:
+    """Name of a patch's file beside the report: `report-train-3fa2c1.patch`.
+
+    It follows the patch's text: a page of an earlier call never names a later patch.
+    """
+    targets = PATCHED.findall(patch)
+    target = (
+        re.sub(r"\W+", "-", Path(targets[-1]).stem)[-LONGEST_TARGET:] if targets else "x"
+    )
+    digest = hashlib.sha256(patch.encode(errors="replace")).hexdigest()[:DIGEST_DIGITS]
+    return f"{Path(report_md).stem}-{target}-{digest}.patch"
+
+
+def patch_place(report: Report, patch: str) -> str:
+    """Path of a patch's file, from the folder of the call where it lies in that."""
+    place = Path(report.report).with_name(patch_file(report.report, patch))
+    within = report.cwd and place.is_relative_to(report.cwd)
+    return str(place.relative_to(report.cwd) if within else place)
 
 
 def figure_file(report_md: str, name: str) -> str:
@@ -107,9 +128,7 @@ def view_of(report: Report) -> dict[str, Any]:
     more = len(considered_) - MOST_SETTINGS
     actions, more_calls = report.next_actions, len(report.history) - MOST_CALLS
     changed = report.written or report.verdict == "improved"
-    suggestions = [
-        suggestion(report, n, entry) for n, entry in enumerate(report.suggestions, 1)
-    ]
+    suggestions = [suggestion(report, entry) for entry in report.suggestions]
     return {
         "subject": subject(report),
         "title": title(report),
@@ -475,9 +494,9 @@ def shell(report: Report) -> str:
     return "\n".join(lines) if report.changes else ""
 
 
-def suggestion(report: Report, number: int, entry: SuggestionEntry) -> dict[str, Any]:
+def suggestion(report: Report, entry: SuggestionEntry) -> dict[str, Any]:
     """A suggestion with the command that applies its patch."""
-    place = patch_file(report.report, number)
+    place = patch_place(report, entry.patch) if entry.patch else ""
     return {
         "title": entry.title,
         "site": entry.site,

@@ -1,8 +1,11 @@
 """Files and page of a report: written whole, read with care."""
 
 import base64
+import contextlib
+import glob
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
@@ -74,8 +77,6 @@ def coloured(_: object, tokens: Sequence[Token], at: int, *__: object) -> str:
     return f"<pre{kind}><code>{body}\n</code></pre>\n"
 
 
-MOST_PATCHES = 20
-"""Suggestions with a file of their own."""
 NO_PATCH = " (No patch is shown: the lines around it hold what looks like a secret.)"
 
 
@@ -87,8 +88,9 @@ def claim(
     like: Path | None = None,
     overwrite: bool = False,
 ) -> files.Claim:
-    """Claim `place`, and for a report JSON, figures and patches beside it.
+    """Claim `place`, and for a report JSON and figures beside it.
 
+    A patch's place is claimed as it is written, since its name follows its text.
     Files in `never` stay; nothing opens to more people than `like`. Raises
     OutputRefusedError if a place is another's, or cannot be written.
     """
@@ -102,7 +104,6 @@ def claim(
     if not page:
         places += [real.with_suffix(".json")]
         places += [real.parent / figure_file(real.name, name) for name in figures.NAMES]
-        places += _patch_places(real)
     return files.claim(places, never=never, like=like, overwrite=overwrite)
 
 
@@ -113,16 +114,14 @@ def write(report: Report, report_md: Path, claimed: files.Claim | None = None) -
     report = masked(report)
     # The record first: if drawing fails, all can be drawn from it.
     claimed.write(report_md.with_suffix(".json"), dump(report).encode())
-    for name, svg in figures.draw(report).items():
+    drawn = figures.draw(report)
+    for name in figures.NAMES:
         place = report_md.parent / figure_file(report_md.name, name)
-        claimed.write(place, svg + f"{files.MARKS['.svg']}\n".encode())
-    for number, patch_place in enumerate(_patch_places(report_md), 1):
-        entries = report.suggestions[number - 1 : number]
-        if entries and entries[0].patch:
-            head = f"{files.MARKS['.patch']}: suggestion {number} of {report_md.name}\n"
-            claimed.write(patch_place, (head + entries[0].patch).encode(errors="replace"))
-        elif patch_place.exists():  # of an earlier report
-            claimed.remove(patch_place)
+        if name in drawn:
+            claimed.write(place, drawn[name] + f"{files.MARKS['.svg']}\n".encode())
+        elif place.exists():  # of an earlier report
+            claimed.remove(place)
+    write_patches(report, report_md, claimed)
     text = view.render(report.model_copy(update={"report": str(report_md)}))
     claimed.write(report_md, f"{text}\n{files.MARKS['.md']}\n".encode(errors="replace"))
 
@@ -135,11 +134,46 @@ def holds_finished(report_md: Path) -> bool:
         return False
 
 
-def write_page(report: Report, place: Path, claimed: files.Claim, source: Path) -> None:
-    """Write the report in `source` as a page, masked. Raises OutputRefusedError."""
-    report = masked(report).model_copy(update={"report": str(source)})
+def write_page(report: Report, place: Path, claimed: files.Claim) -> None:
+    """Write a report as a page, masked, with its patches beside. Raises OutputRefusedError."""
+    place = Path(os.path.realpath(place))
+    report = masked(report).model_copy(update={"report": str(place)})
     marked = f"{page(report)}\n{files.MARKS['.html']}\n"
-    claimed.write(Path(os.path.realpath(place)), marked.encode(errors="replace"))
+    claimed.write(place, marked.encode(errors="replace"))
+    write_patches(report, place, claimed)
+
+
+def write_patches(report: Report, beside: Path, claimed: files.Claim) -> None:
+    """Write a report's patches; remove those of earlier ones that no page beside names."""
+    stem = beside.stem
+    named: dict[Path, str] = {}
+    for number, entry in enumerate(report.suggestions, 1):
+        if entry.patch:
+            head = f"{files.MARKS['.patch']}: suggestion {number} of {stem}\n"
+            place = beside.with_name(patch_file(beside.name, entry.patch))
+            named.setdefault(place, head + entry.patch)
+    page = beside.with_suffix(".html")
+    still = page.read_text(errors="replace") if page.is_file() else ""
+    earlier = [
+        place
+        for place in beside.parent.glob(f"{glob.escape(stem)}-*.patch")
+        if place not in named and place.name not in still and _is_patch_of(place, stem)
+    ]
+    claimed = claimed.also([*named, *earlier])
+    for place, text in named.items():
+        claimed.write(place, text.encode(errors="replace"))
+    for place in earlier:
+        claimed.remove(place)
+
+
+def _is_patch_of(place: Path, stem: str) -> bool:
+    """True for a patch that a report of this name wrote."""
+    ours = (
+        rf"{re.escape(files.MARKS['.patch'])}: suggestion \d+ of {re.escape(stem)}(\.md)?\n"
+    )
+    with contextlib.suppress(OSError), place.open(errors="replace") as file:
+        return re.fullmatch(ours, file.readline()) is not None
+    return False
 
 
 def masked(report: Report) -> Report:
@@ -185,11 +219,6 @@ def dump(report: Report) -> str:
 def headline(report: Report) -> dict[str, Any]:
     """Object that `optimize --json` prints."""
     return report.model_dump(mode="json", include=set(HEADLINE))
-
-
-def _patch_places(report_md: Path) -> list[Path]:
-    numbers = range(1, MOST_PATCHES + 1)
-    return [report_md.with_name(patch_file(report_md.name, number)) for number in numbers]
 
 
 def _mask_patch(patch: str) -> str:

@@ -118,7 +118,7 @@ def test_secrets_are_masked_on_the_page(tmp_path) -> None:
     place = tmp_path / "report.html"
     secret = "hf_" + "a1B2c3D4" * 4
     report = examples.partial(command=f"python run.py --token {secret}")
-    writing.write_page(report, place, writing.claim(place, page=True), tmp_path / "report.json")
+    writing.write_page(report, place, writing.claim(place, page=True))
     assert secret not in place.read_text()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from advisor.errors import OutputRefusedError, ReportError
 from advisor.report import writing
-from advisor.report.schema import HEADLINE, Report, Side
+from advisor.report.schema import HEADLINE, Report, Side, SuggestionEntry
 from tests import schemas
 from tests.report import examples, golden
 
@@ -132,3 +132,42 @@ def test_values_keep_their_type() -> None:
         read = Report.model_validate_json(writing.dump(report)).changes[0]
         assert read.old == value
         assert type(read.old) is type(value)
+
+
+def test_a_page_of_an_earlier_call_never_names_a_later_patch(tmp_path) -> None:
+    """Its own patch stays while the page names it, then goes; a patch of the user's stays."""
+
+    def written(value: int) -> None:
+        patch = f"--- a/train.py\n+++ b/train.py\n@@ -1 +1 @@\n-batch = 1\n+batch = {value}\n"
+        entry = SuggestionEntry(title="t", detail="d", patch=patch)
+        writing.write(examples.improved(suggestions=[entry]), tmp_path / "report.md")
+
+    def page() -> str:
+        place = tmp_path / "report.html"
+        report = writing.load(tmp_path / "report.json")
+        writing.write_page(report, place, writing.claim(place, page=True))
+        return place.read_text()
+
+    mine = tmp_path / "report-train-mine.patch"
+    mine.write_text("mine\n")
+    written(2)
+    (first,) = set(tmp_path.glob("report-*.patch")) - {mine}
+    assert first.name in page()
+    held = first.read_bytes()
+    written(4)
+    (second,) = set(tmp_path.glob("report-*.patch")) - {mine, first}
+    assert first.read_bytes() == held
+    assert second.name in (tmp_path / "report.md").read_text()
+    assert second.name in page()
+    assert not first.exists()
+    assert mine.read_text() == "mine\n"
+
+
+def test_the_command_names_the_patch_where_it_lies(tmp_path) -> None:
+    """From the folder of the call, in which the command is pasted."""
+    patch = "--- a/train.py\n+++ b/train.py\n@@ -1 +1 @@\n-batch = 1\n+batch = 2\n"
+    entry = SuggestionEntry(title="t", detail="d", patch=patch)
+    report = examples.improved(suggestions=[entry], cwd=str(tmp_path))
+    writing.write(report, tmp_path / "out" / "r.md")
+    (place,) = (tmp_path / "out").glob("*.patch")
+    assert f"git apply out/{place.name}" in (tmp_path / "out" / "r.md").read_text()
