@@ -4,8 +4,9 @@ A weight that is annealed by `step / 20000`, or a layer that is set free at batc
 batches: with larger batches and less accumulation it comes later, though an update has as many
 samples. Nothing of torch's knows such a number. Two signs tell one: the program's code divides it,
 raises something to its power or compares it with something, and it grows with each backward pass
-between two updates. A number that is only taken modulo another, printed, or held against a length
-is not among them: all of these come to the same with other batches.
+between two updates. A number that is only printed, or held against a length, is not among them: it
+comes to the same with other batches. Nor is one taken modulo another, unless what is then done
+moves weights or ends the loop: a target network that is copied each 1,000 batches.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ SOURCE_BYTES = 1_000_000
 """Larger files are not parsed."""
 FEW = 20
 """A comparison with a smaller number is of the first batches, as for a picture or a log."""
+MOVES = frozenset(("load_state_dict", "copy_", "lerp_", "step"))
+"""Methods by which weights, or a schedule of theirs, move."""
 CLOCKS = ("time", "elapsed", "second", "took", "dur", "len")
 """Parts of names by which a count is divided for a rate, or for a share of a pass."""
 
@@ -140,6 +143,10 @@ def computed(path: str) -> frozenset[str]:
             sides = [node.left, *node.comparators]
             if not any(map(_is_scale, sides)) and not any(map(_is_small_or_product, sides)):
                 found |= set().union(*map(_named, sides))
+        elif isinstance(node, ast.If) and _moves_weights(node.body):
+            for part in ast.walk(node.test):
+                if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod):
+                    found |= _named(part.left)
     return frozenset(found)
 
 
@@ -154,6 +161,16 @@ def _named(part: ast.expr) -> set[str]:
     if isinstance(part, ast.Call) and len(part.args) == 1:
         return _named(part.args[0]) if _called(part) in ("float", "int", "min") else set()
     return set()
+
+
+def _moves_weights(body: list[ast.stmt]) -> bool:
+    """Return True for code that moves weights or ends a loop, and is no update by accumulation."""
+    parts = [part for statement in body for part in ast.walk(statement)]
+    called = {
+        getattr(part.func, "attr", "") for part in parts if isinstance(part, ast.Call)
+    }
+    ends = any(isinstance(part, (ast.Break, ast.Return)) for part in parts)
+    return "zero_grad" not in called and (ends or bool(called & MOVES))
 
 
 def _called(call: ast.Call) -> str:

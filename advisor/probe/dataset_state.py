@@ -38,6 +38,17 @@ SHARED = ("multiprocessing", "ctypes", "mmap", "_thread", "threading", "logging"
 WRAPPERS = "torch.utils.data"
 """Module of torch's datasets, which are parts of the program's."""
 
+HOLDERS = (
+    "Namespace",
+    "SimpleNamespace",
+    "DictConfig",
+    "EasyDict",
+    "ConfigDict",
+    "Munch",
+    "Box",
+)
+"""Libraries' classes that hold a program's settings: their attributes are the program's own."""
+
 CONTAINERS = (dict, list, tuple, deque, set, frozenset)
 """Their own methods read the program's subclasses too, whose `__getitem__` may decode or draw."""
 
@@ -92,12 +103,17 @@ def settable(roots: dict[str, Any]) -> tuple[set[str], set[str]]:
     """Attributes that the making of items reads, and methods that set some beside it."""
     attributes: set[str] = set()
     methods: set[str] = set()
+    held: set[str] = set()
+    named: set[str] = set()
     for _, value, own in _walk(roots):
         kind = type(value)
+        if own and kind.__name__ in HOLDERS:
+            held |= {name for name in getattr(value, "__dict__", {}) if type(name) is str}
         if not own or not _is_own(kind) or kind.__module__.startswith(WRAPPERS):
             continue
         making = {name for method in _methods(kind) for name in method.__code__.co_names}
         making |= {method.__name__ for method in _methods(kind)}
+        named |= making
         attributes |= making & {name for name, _, _ in _attributes(value, kind)}
         methods |= {
             name
@@ -108,7 +124,7 @@ def settable(roots: dict[str, Any]) -> tuple[set[str], set[str]]:
             and name not in making
             and loop_code.sets_state(function)
         }
-    return attributes, methods
+    return attributes | (held & named), methods
 
 
 def unread(roots: dict[str, Any]) -> set[str]:
@@ -302,7 +318,7 @@ def _parts(value: Any) -> Iterator[tuple[str, Any, bool]]:
 
 def _attributes(value: Any, kind: type) -> Iterator[tuple[str, Any, bool]]:
     """Attributes of an object, with what its class and its methods hold."""
-    is_own = _is_own(kind)
+    is_own = _is_own(kind) or kind.__name__ in HOLDERS
     instance = getattr(value, "__dict__", None)
     attributes = dict(instance) if isinstance(instance, dict) else {}
     bases = [base for base in kind.__mro__ if is_own and _is_own(base)]

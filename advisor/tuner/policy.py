@@ -192,6 +192,16 @@ ALL_DIFFERENT_FROM, FEW_KINDS = 0.9, 64
 how many kinds of a few came."""
 REPEATS_TOLD_FROM = 3
 """Powers of two from which repeats are told: 8 items."""
+FEWEST_OF_A_PASS = 4
+"""Items from which two passes are told apart."""
+FEWER_ITEMS_TIE = 0.1
+"""Share of a pass's items, by the length of its loader, that a batch of uneven size explains."""
+SCHEDULE_TIE = 0.02
+"""Relative difference of how far a schedule has moved that rounding explains: one update more or
+less in a pass of 50, as `len(loader) // accumulation` gives. One that counts batches moves at
+least twice as far."""
+FROM_NOTHING = 1.5
+"""A second rate this many times the first is of a warm-up from 0: it moved by its whole rate."""
 RATE_TIE = 1e-9
 """Relative difference of learning rates, which equal code computes to the last digit: a schedule
 over 10 million steps has moved by 4e-8 at the fifth."""

@@ -124,6 +124,45 @@ def other_passes(compared: Compared) -> Differences:
     )
 
 
+def frozen_passes(compared: Compared) -> Differences:
+    """Passes that repeat each other where the original's differ: what made them differ is lost.
+
+    Workers that begin each pass from one state, or that stay and miss what the program sets, do so.
+    """
+    known = [repeats_first_pass(run) for run in (*compared.originals, compared.after)]
+    if known[-1] and all(repeats is False for repeats in known[:-1]):
+        why = "Each pass gave the same items, where the original's passes differed."
+        moved = moved_workers(compared.before, compared.after)
+        yield WorkDifference(
+            cause="items-repeat", sentence=why, refused=True, of_workers=moved
+        )
+
+
+def repeats_first_pass(run: Run) -> bool | None:
+    """True if the second pass began with the first one's items; None of fewer passes."""
+    firsts = [each.came.first for each in loader_of(run).passes[:2]]
+    if len(firsts) < 2 or min(map(len, firsts)) < policy.FEWEST_OF_A_PASS:
+        return None
+    size = min(map(len, firsts))
+    return firsts[0][:size] == firsts[1][:size]
+
+
+def shorter_passes(compared: Compared) -> Differences:
+    """Passes of fewer items by their loader's length, as groups that each drop a rest have."""
+    if not moved_batch(compared):
+        return
+    sizes = [
+        (loader_of(run).steps or 0) * (run.effects.batch or 0) for run in ends(compared)
+    ]
+    old, new = sizes
+    batch = max(run.effects.batch or 0 for run in ends(compared))
+    if old and new and new + batch < (1 - policy.FEWER_ITEMS_TIE) * old:
+        why = (
+            f"A pass has about {new:g} items by its loader's length, where it had {old:g}."
+        )
+        yield suggested("items-missing", why)
+
+
 def dropped_items(compared: Compared) -> Differences:
     """Items of an incomplete last batch that a training never sees: the same ones in each pass."""
     before, after = compared.before, compared.after
@@ -425,9 +464,7 @@ def other_rates(compared: Compared) -> Differences:
         moved = first_other(known, new) if known and new else None
         if moved is not None:
             at, old_rate, rate = moved
-            shown = (
-                f"{numbers.measure(rate, 4)} where it was {numbers.measure(old_rate, 4)}"
-            )
+            shown = " where it was ".join(apart(rate, old_rate))
             of = f" by {name}" if name else ""
             yield suggested(
                 "learning-rate", f"The learning rate of update {at}{of} is {shown}."
@@ -448,12 +485,36 @@ def first_other(
 
     None as well where equal runs differ before: the rate follows the losses, or the clock.
     """
+    begun = start_of(known[0])
     for at, (rate, *rates) in enumerate(zip(new, *known, strict=False), 1):
         if any(differ(rates[0], each) for each in rates):
             return None
-        if differ(rates[0], rate):
+        if differ(rates[0], rate) and not is_rounding(begun, rates[0], rate):
             return at, float(rates[0] or 0), float(rate or 0)
     return None
+
+
+def start_of(rates: Sequence[float | None]) -> float | None:
+    """Rate from which a schedule moves: 0 for a warm-up from nothing, else the first."""
+    first, second = (*rates[:2], None, None)[:2]
+    from_nothing = first and second and second >= policy.FROM_NOTHING * first
+    return 0.0 if from_nothing else first
+
+
+def is_rounding(begun: float | None, old: float | None, new: float | None) -> bool:
+    """True if a schedule moved nearly as far, as one over `len(loader) // accumulation` does."""
+    if begun is None or old is None or new is None or old == begun:
+        return False
+    return abs(new - old) <= policy.SCHEDULE_TIE * abs(old - begun)
+
+
+def apart(one: float, other: float) -> tuple[str, str]:
+    """Two numbers that differ, with as many digits as show it."""
+    pairs = [
+        (numbers.measure(one, digits), numbers.measure(other, digits))
+        for digits in range(4, 18)
+    ]
+    return next((pair for pair in pairs if pair[0] != pair[1]), pairs[-1])
 
 
 def differ(one: float | None, other: float | None) -> bool:
@@ -673,6 +734,8 @@ RULES: tuple[Rule, ...] = (
     unsharded,
     repeated_items,
     other_passes,
+    frozen_passes,
+    shorter_passes,
     dropped_items,
     changed_state,
     hidden_cache,

@@ -41,7 +41,8 @@ def causes(after: Run, before: Run = BEFORE) -> list[str]:
     [
         (a_training(32, 64.0), "update-samples"),
         (a_training(32, rates=(0.8, 0.72)), "learning-rate"),
-        (a_training(32, rates=(0.1, 0.09001)), "learning-rate"),
+        (a_training(32, rates=(0.1, 0.0897)), "learning-rate"),
+        (a_training(32, rates=(0.10001, 0.09)), "learning-rate"),
         (a_training(32, schedule=(0, 8, 16)), "schedule"),
         (a_training(32, averages=(0, 1, 2)), None),
         (a_training(32, losses=(8.0, 7.2, 8.8, 8.0)), "loss-of-update"),
@@ -54,7 +55,7 @@ def causes(after: Run, before: Run = BEFORE) -> list[str]:
     ],
 )
 def test_an_update_that_differs_is_told(after, cause) -> None:
-    """Samples within 2 %, rates to the last digit, losses beyond chance."""
+    """Samples within 2 %, rates but for a schedule's rounding, losses beyond chance."""
     assert causes(after) == ([cause] if cause else [])
 
 
@@ -72,6 +73,60 @@ def test_what_follows_the_batch_is_told_by_its_name(name, old, new, cause) -> No
     """A rate on a card was not read, and proves nothing."""
     before, after = a_training(**{name: old}), a_training(32, **{name: new})
     assert causes(after, before) == ([cause] if cause else [])
+
+
+WARM_UP, COSINE = (0.001, 0.002, 0.003), (0.1, 0.099, 0.096)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "differs"),
+    [
+        (WARM_UP, (0.001001, 0.002002, 0.003003), False),
+        (WARM_UP, (0.016, 0.032, 0.048), True),
+        (COSINE, (0.1, 0.09901, 0.09604), False),
+        (COSINE, (0.1, 0.098, 0.092), True),
+        (COSINE, (0.1001, 0.0991, 0.0961), True),
+    ],
+)
+def test_a_schedule_may_round_the_updates_of_a_pass(old, new, differs) -> None:
+    """`len(loader) // accumulation` is 6,250 with one batch and 6,260 with another. What counts
+    batches moves many times as far."""
+    before, after = a_training(rates=old), a_training(32, rates=new)
+    assert causes(after, before) == ["learning-rate"] * differs
+
+
+def test_two_rates_that_differ_are_never_printed_alike() -> None:
+    after = a_training(32, rates=(0.10000001, 0.09))
+    (found,) = same_work.differences([BEFORE], after)
+    assert found.sentence.startswith("The learning rate of update 1 is 0.10000001 where it was")
+
+
+def in_passes(*firsts: tuple[int, ...], steps: int = 100, batch: float = 4) -> Run:
+    passes = tuple(PassItems(came=Items(count=len(each), first=each)) for each in firsts)
+    work = WorkFacts(loader=LoaderWork(passes=passes, steps=steps))
+    return a_run(step_kind="optimizer step", effects=Effects(batch=batch), work=work)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "frozen"),
+    [
+        (((1, 2, 3, 4), (5, 6, 7, 8)), ((1, 2, 3, 4), (1, 2, 3, 4)), True),
+        (((1, 2, 3, 4), (1, 2, 3, 4)), ((1, 2, 3, 4), (1, 2, 3, 4)), False),
+        (((1, 2, 3, 4), (5, 6, 7, 8)), ((1, 2, 3, 4), (7, 6, 5, 8)), False),
+        (((1, 2, 3, 4),), ((1, 2, 3, 4), (1, 2, 3, 4)), False),
+    ],
+)
+def test_passes_that_begin_to_repeat_each_other_are_refused(old, new, frozen) -> None:
+    found = same_work.differences([in_passes(*old)] * 2, in_passes(*new))
+    assert [each.refused for each in found] == [True] * frozen
+
+
+@pytest.mark.parametrize(("steps", "missing"), [(12, False), (13, False), (8, True)])
+def test_a_loader_of_larger_batches_has_as_many_items_by_its_length(steps, missing) -> None:
+    """100 batches of 4 are 12.5 of 32; each bucket's dropped rest is missing."""
+    found = same_work.differences([in_passes()], in_passes(steps=steps, batch=32))
+    told = [each.cause for each in found if "length" in each.sentence]
+    assert told == ["items-missing"] * missing
 
 
 @pytest.mark.parametrize(("first", "differs"), [((3, 1, 2), True), ((7, 0, 4), False)])
