@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import os
 import sys
 from collections import Counter
 from statistics import median
@@ -29,6 +30,10 @@ COUNTS = 8
 """Numbers that are watched at once."""
 SOURCE_BYTES = 1_000_000
 """Larger files are not parsed."""
+DEEP = 1
+"""Holders between a variable and the object or dict with the number: `self.state.step`."""
+HELD = 200
+"""Parts of one object that are looked at."""
 FEW = 20
 """A comparison with a smaller number is of the first batches, as for a picture or a log."""
 MOVES = frozenset(("load_state_dict", "copy_", "lerp_", "step"))
@@ -40,10 +45,11 @@ CLOCKS = ("time", "elapsed", "second", "took", "dur", "len")
 class Count:
     """A number, and what it was at each backward pass."""
 
-    def __init__(self, name: str, code: Any, owner: str, attribute: str | None) -> None:
-        self.name = name
+    def __init__(self, code: Any, owner: str, path: tuple[str, ...]) -> None:
+        self.name = ".".join((owner, *path))
         """As the program would write it: `self.step`."""
-        self._code, self._owner, self._attribute = code, owner, attribute
+        self._code, self._owner, self._path = code, owner, path
+        """Function, its variable, and attributes or keys from there on."""
         self._seen: list[tuple[int, int]] = []
         """Updates so far, and its value."""
 
@@ -52,8 +58,8 @@ class Count:
         while frame is not None and frame.f_code is not self._code:
             frame = frame.f_back
         value = None if frame is None else variables_of(frame).get(self._owner)
-        if self._attribute is not None:
-            value = getattr(value, "__dict__", {}).get(self._attribute)
+        for name in self._path:
+            value = _inside(value).get(name)
         if type(value) is int:
             self._seen.append((updates, value))
 
@@ -79,9 +85,9 @@ def find(session: Session) -> None:
     frame: Any = sys._getframe()
     while frame is not None and len(session.counts) < COUNTS:
         if not call_sites.is_foreign(frame.f_code.co_filename):
-            for name, owner, attribute in _numbers(frame):
+            for owner, path in _numbers(frame):
                 if len(session.counts) < COUNTS:
-                    session.counts.append(Count(name, frame.f_code, owner, attribute))
+                    session.counts.append(Count(frame.f_code, owner, path))
         frame = frame.f_back
 
 
@@ -100,26 +106,43 @@ def content(session: Session) -> dict[str, float]:
     return {name: growth for name, growth in grown.items() if growth is not None}
 
 
-def _numbers(frame: Any) -> Iterator[tuple[str, str, str | None]]:
-    """Whole numbers in reach of a frame: its variables, and attributes of the program's objects."""
+def _numbers(frame: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Whole numbers in reach of a frame: its variables, and what its objects and dicts hold.
+
+    Each by its variable and its path from there: a trainer's state may hold the count.
+    """
     names = computed(frame.f_code.co_filename)
+    seen: set[int] = set()
     for owner, value in list(variables_of(frame).items()):
-        if type(value) is int:
-            if owner in names:
-                yield owner, owner, None
-            continue
-        attributes = getattr(value, "__dict__", None)
-        module = sys.modules.get(type(value).__module__)
-        place = getattr(module, "__file__", None)
-        if (
-            not isinstance(attributes, dict)
-            or place is None
-            or call_sites.is_foreign(place)
-        ):
-            continue
-        for name in sorted(computed(place) & attributes.keys()):
-            if type(attributes[name]) is int:
-                yield f"{owner}.{name}", owner, name
+        if type(value) is int and owner in names:
+            yield owner, ()
+        held: list[tuple[tuple[str, ...], Any]] = [((), value)]
+        for path, holder in held:
+            inside = _inside(holder)
+            if id(holder) in seen or not inside:
+                continue
+            seen.add(id(holder))
+            own = names if isinstance(holder, dict) else computed(_place_of(holder)) | names
+            for name, part in list(inside.items())[:HELD]:
+                if type(part) is int and name in own:
+                    yield owner, (*path, name)
+                elif len(path) < DEEP and type(name) is str:
+                    held.append(((*path, name), part))
+
+
+def _inside(value: Any) -> dict[Any, Any]:
+    """What a dict, or an object of the program's own class, holds by name; empty for others."""
+    if type(value) is dict:
+        return value
+    attributes = getattr(value, "__dict__", None)
+    own = isinstance(attributes, dict) and not call_sites.is_foreign(_place_of(value))
+    return attributes if own else {}  # type: ignore[return-value]
+
+
+def _place_of(value: Any) -> str:
+    """File of the class of a value; one of Python's own where it has none."""
+    module = sys.modules.get(type(value).__module__)
+    return getattr(module, "__file__", None) or os.__file__
 
 
 @functools.lru_cache(maxsize=64)
@@ -156,6 +179,8 @@ def _named(part: ast.expr) -> set[str]:
         return {part.id}
     if isinstance(part, ast.Attribute):
         return {part.attr}
+    if isinstance(part, ast.Subscript) and isinstance(part.slice, ast.Constant):
+        return {part.slice.value} if isinstance(part.slice.value, str) else set()
     if isinstance(part, ast.BinOp) and isinstance(part.op, (ast.Add, ast.Sub)):
         return _named(part.left) if isinstance(part.right, ast.Constant) else set()
     if isinstance(part, ast.Call) and len(part.args) == 1:

@@ -13,7 +13,7 @@ import functools
 import os
 import sys
 import types
-from typing import Any
+from typing import Any, Iterator
 
 from . import call_sites
 
@@ -40,6 +40,26 @@ def around() -> tuple[set[str], set[str]]:
             loaded |= loads
         frame = frame.f_back
     return stored, loaded
+
+
+def by_hooks(loaded: set[str], wanted: set[str]) -> set[str]:
+    """The `wanted` names that functions for an epoch name, if the loops around call such.
+
+    A trainer's loop calls its callbacks' `on_epoch_start`, and one of these sets the dataset's
+    epoch. Told by the name alone: which object is called is known at the call only.
+    """
+    hooks = {name for name in loaded if "epoch" in name.lower()}
+    told = {name for name in wanted if "epoch" in name.lower() or name.startswith("set_")}
+    if not hooks or not told:
+        return set()
+    own = _files()[: MODULES + 1]
+    return {
+        name
+        for place in (own if len(own) <= MODULES else ())
+        for function, names in _functions_in(place)
+        if function in hooks
+        for name in names & told
+    }
 
 
 def inside() -> tuple[set[str], set[str]]:
@@ -69,15 +89,43 @@ def _in_next_loop(code: types.CodeType, at: int) -> tuple[frozenset[str], frozen
 
 def read_by_program() -> set[str]:
     """Attributes that the program's own modules read; "*": any, where one cannot be parsed."""
-    places = {
-        str(getattr(module, "__file__", None)) for module in list(sys.modules.values())
-    }
-    own = [
-        place for place in places if not call_sites.is_foreign(place) and _is_source(place)
-    ]
+    own = _files()
     if len(own) > MODULES:
         return {"*"}
     return set().union(*map(_read_in_file, own))
+
+
+def _files() -> list[str]:
+    """Files of the program's own modules."""
+    places = {
+        str(getattr(module, "__file__", None)) for module in list(sys.modules.values())
+    }
+    return [
+        place for place in places if not call_sites.is_foreign(place) and _is_source(place)
+    ]
+
+
+@functools.lru_cache(maxsize=MODULES)
+def _functions_in(name: str) -> tuple[tuple[str, frozenset[str]], ...]:
+    """Functions of a file, each with the attributes of objects that it sets or calls."""
+    try:
+        with open(name, "rb") as file:
+            tree = ast.parse(file.read())
+    except (OSError, SyntaxError, ValueError):
+        return ()
+    return tuple(
+        (node.name, frozenset(_named_in(node)))
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    )
+
+
+def _named_in(function: ast.AST) -> Iterator[str]:
+    for node in ast.walk(function):
+        part = node.func if isinstance(node, ast.Call) else node
+        stored = isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store)
+        if isinstance(part, ast.Attribute) and (stored or part is not node):
+            yield part.attr
 
 
 @functools.lru_cache(maxsize=None)

@@ -485,7 +485,8 @@ def _look_around(work: LoaderWatch, loader: Any) -> None:
     stored_inside, loaded_inside = loop_code.inside()
     roots = {"dataset": loader.dataset, "collate_fn": loader.collate_fn}
     attributes, methods = dataset_state.settable(roots)
-    work.set_around = sorted((stored & attributes) | (loaded & methods))
+    by_hooks = loop_code.by_hooks(loaded, attributes | methods)
+    work.set_around = sorted((stored & attributes) | (loaded & methods) | by_hooks)
     work.set_inside = sorted((stored_inside & attributes) | (loaded_inside & methods))
     work.unread = dataset_state.unread(roots)
 

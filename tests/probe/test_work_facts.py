@@ -92,7 +92,11 @@ def test_items_that_come_quicker_again_are_kept_somewhere(tmp_path, name, kept) 
 
 
 @pytest.mark.parametrize(
-    "name", ["Told", "Weighted", "Levelled", "Told-brief", "Weighted-brief", "Levelled-brief"]
+    "name",
+    [
+        *("Told", "Weighted", "Levelled", "Told-brief", "Weighted-brief", "Levelled-brief"),
+        *("Hooked", "Hooked-brief"),
+    ],
 )
 def test_workers_that_stay_miss_what_the_program_sets(name) -> None:
     """A trial that ends within its first pass knows it by the loop around it."""
@@ -180,6 +184,8 @@ def test_items_and_updates_are_told_as_seen() -> None:
         ("annealed", "counters"),
         ("freed", "counters"),
         ("synced", "counters"),
+        ("of-a-state", "counters"),
+        ("of-a-dict", "counters"),
         ("hooked", "own-edits"),
         ("unseen-loss", "loss-of-update"),
         ("in-order", "items-missing"),
