@@ -43,7 +43,8 @@ def shares(log: EventLog, window: Window, stretch: Span, clock: DeviceClock) -> 
     if waits is not None:
         waited_s = events.seconds_inside(waits, left)
         if clock.marks:
-            waited_s = _idle_waits_s(log, series, waits, left, stretch) or waited_s
+            idle_s = _idle_waits_s(log, series, waits, left, stretch)
+            waited_s = waited_s if idle_s is None else idle_s
         seconds_by_kind["data_wait"], rest_s = waited_s, rest_s - waited_s
     waits = waits or []
     watched = events.without([stretch], events.merged([*series.aside, *log.saves, *waits]))

@@ -308,8 +308,10 @@ def failure_of(state: TunerState, result: Run | Failure) -> str:
 def seen_memory(state: TunerState, run: Run) -> str:
     validated = any(phase.name == "validation" for phase in run.phases)
     what = "with validation" if validated else "in which no validation was seen"
+    if run.held_gib is None:
+        return ""
     return (
-        f" One pass over the data, {what}, held {run.held_gib or 0.0:.2f} of "
+        f" One pass over the data, {what}, held {run.held_gib:.2f} of "
         f"{state.context.memory_limit_gib:.2f} GiB."
     )
 
