@@ -37,7 +37,7 @@ Number = Annotated[int, Field(ge=0, lt=1 << 31)]
 Text = Annotated[str, Field(max_length=4096)]
 
 
-TENSORS = ("inputs", "outputs")
+TENSORS = ("inputs", "outputs", "rows")
 """Facts of a module that hold numbers of its tensors: any may stand there."""
 
 
@@ -119,6 +119,8 @@ class ModuleFacts:
     inputs: tuple[tuple[float, ...], ...] = ()
     outputs: tuple[tuple[float, ...], ...] = ()
     """Numbers into its first calls, and out of them."""
+    rows: tuple[tuple[float, ...], ...] = ()
+    """Of each of the first rows of its results: how many numbers it has, and a few of them."""
 
     @property
     def tokens_per_item(self) -> float | None:

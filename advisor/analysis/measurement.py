@@ -153,6 +153,7 @@ def effects_of(loader: LoaderFacts, module: ModuleFacts) -> Effects:
         parameters=module.parameters or None,
         inputs=module.inputs,
         outputs=module.outputs,
+        rows=module.rows,
         **seen,
     )
 

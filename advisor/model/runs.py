@@ -131,6 +131,9 @@ class Effects:
     spread over the first item, of each of at most four tensors."""
     outputs: tuple[tuple[float, ...], ...] = ()
     """What came out of the same calls, sampled in the same way."""
+    rows: tuple[tuple[float, ...], ...] = ()
+    """Of each of the first rows that came out, 64 at most: how many numbers it has, and up to 8 of
+    them. Empty where a result has no row for each item, and of a training."""
     arguments: tuple[tuple[str, JsonScalar], ...] = ()
     """Values from the program's argparse parsers, by destination."""
 

@@ -16,6 +16,9 @@ LOOKS = (1, 2, 8, 64, 256)
 """Calls looked at closely: settings may change after the first."""
 OUTPUTS_KEPT = 3
 SAMPLES = 64
+ROWS, ROW_SAMPLES = 64, 8
+"""Rows of results that are kept, each by so many numbers: a batch's later rows may differ where
+its first does not."""
 
 
 class Module:
@@ -44,6 +47,9 @@ class Module:
         """Its calls' arguments have numbers, as far as known."""
         self.firsts: list[tuple[list[Any], list[Any]]] = []
         """Of the first calls: numbers that went in, and what came out."""
+        self.rows: list[tuple[int, Any]] = []
+        """Of the first calls: numbers in a row of what came out, and a few of each row."""
+        self.rows_left = ROWS
         self.ids: Any = None
         """Path to the token ids, where the output has a part for each."""
         self.tokens = self.token_items = 0.0
@@ -103,6 +109,11 @@ def describe(session: Session, entry: Module, at_end: bool = False) -> None:
     if at_end:
         for place, name in enumerate(("inputs", "outputs")):
             content[name] = [_read(call[place]) for call in entry.firsts]
+        content["rows"] = [
+            [float(size), *row]
+            for size, rows in entry.rows
+            for row in rows.to("cpu").tolist()
+        ]
     session.recorder.add(("module", entry.index, content))
 
 
@@ -132,6 +143,8 @@ def items_of(session: Session, entry: Module, inputs: Any, output: Any) -> float
         session.attempt(_observed, session, entry, inputs, output)
     with session.unseen():
         items = entry.counter.count(inputs)
+    if entry.rows_left > 0 and entry.parameters and not session.optimizers_built:
+        session.attempt(_keep_rows, session, entry, output, int(items))
     if entry.ids is not None:
         try:
             entry.tokens += batches.at(inputs, entry.ids).numel()
@@ -139,6 +152,25 @@ def items_of(session: Session, entry: Module, inputs: Any, output: Any) -> float
         except Exception:  # inputs of another form
             pass
     return items
+
+
+def _keep_rows(session: Session, entry: Module, output: Any, items: int) -> None:
+    """Keep a few numbers of each row of a result that has one for each item, without a wait."""
+    result = next(iter(batches.tensors_in(output, 1)), None)
+    if (
+        session.capture is not None
+        or result is None
+        or not result.dim()
+        or len(result) != items
+        or not result.is_floating_point()
+        or result.layout is not session.torch.strided
+    ):
+        entry.rows_left = 0
+        return
+    flat = result.detach()[: entry.rows_left].reshape(min(items, entry.rows_left), -1)
+    step = max(1, flat.shape[1] // ROW_SAMPLES)
+    entry.rows.append((flat.shape[1], flat[:, ::step][:, :ROW_SAMPLES].float().clone()))
+    entry.rows_left -= len(flat)
 
 
 def _observed(session: Session, entry: Module, inputs: Any, output: Any) -> None:

@@ -217,6 +217,8 @@ RESULT_NUMBERS = 64
 KEPT_IF_QUICKER, WORTH_KEEPING_MS = 3.0, 1.0
 """An item that is so many times as quick when it is asked for again was kept; quicker ones than
 this are not worth a cache."""
+ONE_CALL_TIE = 0.1
+"""Difference from one forward of an item that incomplete batches explain."""
 RESULT_TIE, RESULT_LEAST = 0.02, 1e-3
 """Largest difference by rounding, over the largest number of the result; and in any case."""
 

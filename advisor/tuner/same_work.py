@@ -728,6 +728,58 @@ def other_results(compared: Compared) -> Differences:
         yield suggested("results", "The first item's result differs by more than rounding.")
 
 
+def other_rows(compared: Compared) -> Differences:
+    """Results of later rows that follow the others of their batch, as padded ones do.
+
+    Items that are sorted within their batch come out in another order, and are the same.
+    """
+    before, after = ends(compared)
+    runs = (*compared.originals, after)
+    if (
+        not moved_batch(compared)
+        or any(run.trains or loader_of(run).draws is not False for run in runs)
+        or len({run.effects.dtype for run in runs}) > 1
+        or not all(is_called_once(run) for run in runs)
+    ):
+        return
+    alike = max(shared_start(before, after, name) for name in KINDS)
+    size = min(alike, *(len(run.effects.rows) for run in runs))
+    *old, new = (run.effects.rows[:size] for run in runs)
+    if any(unlike_rows(old[0], each) for each in old[1:]):
+        return
+    places = unlike_rows(old[0], new)
+    if places and unlike_rows(sorted(old[0]), sorted(new)):
+        why = f"Of the first {size} items {len(places)} have another result in a larger batch."
+        yield suggested("results", why)
+
+
+def is_called_once(run: Run) -> bool:
+    """True if each item goes through the network once."""
+    forwards = run.effects.forwards_per_unit
+    return forwards is not None and abs(forwards - 1) < policy.ONE_CALL_TIE
+
+
+def shared_start(before: Run, after: Run, name: str) -> int:
+    """Items by which both runs begin alike."""
+    old, new = (first_items(run, name).first for run in (before, after))
+    pairs = zip(old, new, strict=False)
+    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(old), len(new)))
+
+
+def unlike_rows(
+    old: Sequence[Sequence[float]], new: Sequence[Sequence[float]]
+) -> list[int]:
+    """Places of rows as long as before whose numbers differ by more than rounding."""
+    found = []
+    for at, (one, other) in enumerate(zip(old, new, strict=True)):
+        largest = max(map(abs, one[1:]), default=0.0)
+        allowed = policy.RESULT_TIE * largest + policy.RESULT_LEAST
+        pairs = zip(one[1:], other[1:], strict=False)
+        if one[0] == other[0] and any(abs(a - b) > allowed for a, b in pairs):
+            found.append(at)
+    return found
+
+
 Rule = Callable[[Compared], Differences]
 RULES: tuple[Rule, ...] = (
     shared_generators,
@@ -751,6 +803,7 @@ RULES: tuple[Rule, ...] = (
     other_statistics,
     other_losses,
     other_results,
+    other_rows,
 )
 
 

@@ -356,3 +356,50 @@ def test_edits_are_the_programs_own(tmp_path, setup, step, edits) -> None:
     optimizers that take turns each has updates of its own."""
     outcome = program.in_a_file(tmp_path, EDITED.format(setup=setup, step=step))
     assert same_work.updates_of(outcome.measured).edits == edits
+
+
+PADDED = """
+import sys, time
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+texts = [torch.randn(40 - number % 23, 4) for number in range(2000)]
+net = nn.GRU(4, 8, batch_first=True)
+
+
+class Last(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = net
+
+    def forward(self, x, lengths):
+        out = self.net(x)[0]
+        return out[torch.arange(len(x)), lengths - 1] if {masked} else out[:, -1]
+
+def together(items):
+    return pad_sequence(items, batch_first=True), torch.tensor([len(item) for item in items])
+
+model = Last().eval()
+with torch.no_grad():
+    for x, lengths in DataLoader(texts, batch_size={batch}, collate_fn=together):
+        model(x, lengths)
+        time.sleep(0.001)
+"""
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_result_that_padding_reaches_differs_in_a_larger_batch(tmp_path, masked) -> None:
+    """The longest of a batch stays as it was; what stands behind it is padded."""
+    runs = []
+    for batch in (1, 1, 8):
+        text = PADDED.replace("{batch}", str(batch)).replace("{masked}", str(masked))
+        folder = tmp_path / str(len(runs))
+        folder.mkdir()
+        runs.append(program.in_a_file(folder, text).measured)
+    assert [len(run.effects.rows) for run in runs] == [64, 64, 64]
+    found = [each.cause for each in same_work.differences(runs[:2], runs[2])]
+    assert found == ([] if masked else ["results"])

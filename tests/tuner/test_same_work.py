@@ -175,6 +175,33 @@ def test_the_first_items_result_is_compared_where_nothing_is_drawn(after, differ
     assert ("results" in found) is differs
 
 
+def in_rows(batch: float, *rows: float, first: tuple[int, ...] = (0, 1, 2, 3)) -> Run:
+    """Inference whose items had these results, in the order of the network's rows."""
+    passes = (PassItems(drawn=Items(count=len(first), first=first)),)
+    loader = LoaderWork(passes=passes, draws=False)
+    told = tuple((1.0, row) for row in rows)
+    effects = Effects(batch=batch, forwards_per_unit=1.0, rows=told)
+    return a_run(step_kind="batch", effects=effects, work=WorkFacts(loader=loader))
+
+
+@pytest.mark.parametrize(
+    ("after", "differs"),
+    [
+        (in_rows(4, 1.0, 2.0, 3.0, 4.0), False),
+        (in_rows(4, 1.001, 2.001, 3.0, 4.0), False),
+        (in_rows(4, 4.0, 2.0, 1.0, 3.0), False),
+        (in_rows(4, 1.0, 2.0, 3.0, 3.6), True),
+        (in_rows(4, 1.0, 2.0, 3.0, 3.6, first=(0, 7, 5, 6)), False),
+        (in_rows(1, 1.0, 2.0, 3.0, 3.6), False),
+    ],
+)
+def test_results_of_later_rows_are_compared_item_by_item(after, differs) -> None:
+    """Sorted within a batch they are the same; of other items they tell nothing."""
+    before = in_rows(1, 1.0, 2.0, 3.0, 4.0)
+    found = same_work.differences([before, before], after)
+    assert [each.cause for each in found] == ["results"] * differs
+
+
 def a_stream(workers: int, *states: WorkerState, endless: bool = False) -> Run:
     loader = LoaderWork(iterable=True, endless=endless, workers=states)
     return a_run(effects=Effects(workers=workers), work=WorkFacts(loader=loader))
