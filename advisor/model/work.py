@@ -74,6 +74,8 @@ class LoaderWork:
     """No path of a stream's code ends it."""
     steps: int | None = None
     """Batches of a pass, as the program may ask by `len`."""
+    limits: dict[Short, Finite] = field(default_factory=dict)
+    """By condition of the code: batches after which a loop ends, whatever is left of the data."""
     draws: bool | None = None
     """Between two fetches the main process drew random numbers; None: not looked at."""
     passes: tuple[PassItems, ...] = ()
@@ -133,6 +135,8 @@ class WorkFacts:
     A much quicker second time is a cache."""
     items_alike: bool | None = None
     """Those items came equal both times, so no generator's state decides what they are."""
+    limits: dict[Short, Finite] = field(default_factory=dict)
+    """By condition of the code: calls of the network after which a loop without a loader ends."""
     pass_items: tuple[float, ...] = ()
     """Items of each whole pass that the trial saw."""
     updates: UpdateWork | None = None

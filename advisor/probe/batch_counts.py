@@ -21,6 +21,7 @@ from typing import Any, Iterator
 
 from . import call_sites
 from .copied_weights import variables_of
+from .dataset_state import HOLDERS
 from .session import Session
 
 # By judgement: a count shows in the first updates, and later steps must cost nothing.
@@ -36,8 +37,15 @@ HELD = 200
 """Parts of one object that are looked at."""
 FEW = 20
 """A comparison with a smaller number is of the first batches, as for a picture or a log."""
-MOVES = frozenset(("load_state_dict", "copy_", "lerp_", "step"))
-"""Methods by which weights, or a schedule of theirs, move."""
+MOVES = frozenset(
+    ("load_state_dict", "copy_", "lerp_", "step", "save_pretrained", "save_checkpoint")
+)
+"""Methods by which weights, or a schedule of theirs, move or are kept."""
+VALIDATES = frozenset(("valid", "validate", "validation", "evaluate", "evaluation"))
+"""Words of names by which a training is validated: what is kept, and its end, may follow it."""
+ENDS = (ast.Break, ast.Return, ast.Raise)
+CALLS_DEEP = 3
+"""Functions that call each other, from a condition on. Judgement."""
 CLOCKS = ("time", "elapsed", "second", "took", "dur", "len")
 """Parts of names by which a count is divided for a rate, or for a share of a pass."""
 
@@ -59,7 +67,7 @@ class Count:
             frame = frame.f_back
         value = None if frame is None else variables_of(frame).get(self._owner)
         for name in self._path:
-            value = _inside(value).get(name)
+            value = inside(value).get(name)
         if type(value) is int:
             self._seen.append((updates, value))
 
@@ -118,24 +126,27 @@ def _numbers(frame: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
             yield owner, ()
         held: list[tuple[tuple[str, ...], Any]] = [((), value)]
         for path, holder in held:
-            inside = _inside(holder)
-            if id(holder) in seen or not inside:
+            held_there = inside(holder)
+            if id(holder) in seen or not held_there:
                 continue
             seen.add(id(holder))
             own = names if isinstance(holder, dict) else computed(_place_of(holder)) | names
-            for name, part in list(inside.items())[:HELD]:
+            for name, part in list(held_there.items())[:HELD]:
                 if type(part) is int and name in own:
                     yield owner, (*path, name)
                 elif len(path) < DEEP and type(name) is str:
                     held.append(((*path, name), part))
 
 
-def _inside(value: Any) -> dict[Any, Any]:
+def inside(value: Any) -> dict[Any, Any]:
     """What a dict, or an object of the program's own class, holds by name; empty for others."""
     if type(value) is dict:
         return value
     attributes = getattr(value, "__dict__", None)
-    own = isinstance(attributes, dict) and not call_sites.is_foreign(_place_of(value))
+    settings = type(value).__name__ in HOLDERS
+    own = isinstance(attributes, dict) and (
+        settings or not call_sites.is_foreign(_place_of(value))
+    )
     return attributes if own else {}  # type: ignore[return-value]
 
 
@@ -146,14 +157,26 @@ def _place_of(value: Any) -> str:
 
 
 @functools.lru_cache(maxsize=64)
-def computed(path: str) -> frozenset[str]:
-    """Names that a file's code computes with in a way that shows how large they are."""
+def source_of(path: str) -> ast.Module:
+    """Code of a file; empty where it cannot be read, or is long."""
     try:
         with open(path, "rb") as file:
             source = file.read(SOURCE_BYTES + 1)
-        tree = ast.parse(source) if len(source) <= SOURCE_BYTES else ast.Module([], [])
+        return ast.parse(source) if len(source) <= SOURCE_BYTES else ast.Module([], [])
     except (OSError, SyntaxError, ValueError):
-        return frozenset()
+        return ast.Module([], [])
+
+
+@functools.lru_cache(maxsize=64)
+def computed(path: str) -> frozenset[str]:
+    """Names that a file's code computes with in a way that shows how large they are."""
+    tree = source_of(path)
+    functions = {
+        node.name: node.body
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    }
+    ending = _names_that_end_loops(tree)
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.BinOp) and not _is_scale(node.right):
@@ -166,7 +189,7 @@ def computed(path: str) -> frozenset[str]:
             sides = [node.left, *node.comparators]
             if not any(map(_is_scale, sides)) and not any(map(_is_small_or_product, sides)):
                 found |= set().union(*map(_named, sides))
-        elif isinstance(node, ast.If) and _moves_weights(node.body):
+        elif isinstance(node, ast.If) and _is_felt(node.body, functions, ending):
             for part in ast.walk(node.test):
                 if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod):
                     found |= _named(part.left)
@@ -188,18 +211,66 @@ def _named(part: ast.expr) -> set[str]:
     return set()
 
 
-def _moves_weights(body: list[ast.stmt]) -> bool:
-    """Return True for code that moves weights or ends a loop, and is no update by accumulation."""
-    parts = [part for statement in body for part in ast.walk(statement)]
-    called = {
-        getattr(part.func, "attr", "") for part in parts if isinstance(part, ast.Call)
-    }
-    ends = any(isinstance(part, (ast.Break, ast.Return)) for part in parts)
-    return "zero_grad" not in called and (ends or bool(called & MOVES))
+def _is_felt(
+    body: list[ast.stmt], functions: dict[str, list[ast.stmt]], ending: set[str]
+) -> bool:
+    """Return True for code that moves weights, validates, keeps weights or ends a loop.
+
+    An update by accumulation is none, nor are a picture and a line of a log. Functions of the same
+    file that it calls are a part of it.
+    """
+    parts = _parts_of(body)
+    ends = any(isinstance(part, ENDS) for part in parts)
+    ends |= bool({name for part in parts for name in _stored(part)} & ending)
+    reached: set[str] = set()
+    for _ in range(CALLS_DEEP):
+        names = {_called(part) for part in parts if isinstance(part, ast.Call)} - reached
+        reached |= names
+        parts = [p for name in names for p in _parts_of(functions.get(name, []))] + parts
+    return "zero_grad" not in reached and (
+        ends or bool(reached & MOVES) or any(map(_validates_or_keeps, parts))
+    )
+
+
+def _parts_of(body: list[ast.stmt]) -> list[ast.AST]:
+    return [part for statement in body for part in ast.walk(statement)]
+
+
+def _names_that_end_loops(tree: ast.Module) -> set[str]:
+    """Names in conditions by which loops end: `if stopper.done: break`, `while not stop`."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.While) or (isinstance(node, ast.If) and _leaves(node.body)):
+            found |= {name for part in ast.walk(node.test) for name in _read(part)}
+    return found
+
+
+def _leaves(body: list[ast.stmt]) -> bool:
+    return any(isinstance(part, (ast.Break, ast.Raise)) for part in _parts_of(body))
+
+
+def _stored(part: ast.AST) -> set[str]:
+    is_stored = isinstance(getattr(part, "ctx", None), ast.Store)
+    return set(_read(part)) if is_stored else set()
+
+
+def _read(part: ast.AST) -> Iterator[str]:
+    if isinstance(part, ast.Name):
+        yield part.id
+    elif isinstance(part, ast.Attribute):
+        yield part.attr
+
+
+def _validates_or_keeps(part: ast.AST) -> bool:
+    """Return True for a name of a validation's, and for `torch.save`."""
+    if isinstance(part, ast.Attribute) and part.attr == "save":
+        return getattr(part.value, "id", "") == "torch"
+    names = [name.lower() for name in _read(part)]
+    return any(n.startswith("val_") or set(n.split("_")) & VALIDATES for n in names)
 
 
 def _called(call: ast.Call) -> str:
-    return call.func.id if isinstance(call.func, ast.Name) else ""
+    return next(_read(call.func), "")
 
 
 def _is_scale(part: ast.expr) -> bool:

@@ -11,7 +11,14 @@ import sys
 import threading
 from typing import Any, Callable
 
-from . import cuda_events, dataloader_hooks, module_facts, training_hooks, work_facts
+from . import (
+    batch_limits,
+    cuda_events,
+    dataloader_hooks,
+    module_facts,
+    training_hooks,
+    work_facts,
+)
 from .recorder import VERSION, write_whole
 from .session import Session
 
@@ -84,6 +91,7 @@ def facts(session: Session) -> None:
         "card": lambda: cuda_events.card_facts(session),
         "losses": lambda: training_hooks.loss_values(session),
         "work": lambda: work_facts.content(session),
+        "limits": lambda: batch_limits.content(session.limits),
     }
     for name, fact in read.items():
         try:

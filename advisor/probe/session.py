@@ -165,6 +165,8 @@ class Session:
         """Steps of torch's running averages of weights."""
         self.counts: list[Any] = []
         """Numbers of the program that may count its batches (`batch_counts.Count`)."""
+        self.limits: dict[Any, Any] = {}
+        """Numbers of calls after which loops without a loader end (`batch_limits`)."""
         self.copies: list[Any] = []
         """Copies of the weights that the program keeps, as far as found."""
         self.looks = 0

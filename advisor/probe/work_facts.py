@@ -18,7 +18,15 @@ import sys
 import zlib
 from typing import Any, Iterator
 
-from . import batch_counts, batches, copied_weights, dataset_state, loop_code, own_edits
+from . import (
+    batch_counts,
+    batch_limits,
+    batches,
+    copied_weights,
+    dataset_state,
+    loop_code,
+    own_edits,
+)
 from .recorder import write_whole
 from .session import Session
 
@@ -115,6 +123,8 @@ class LoaderWatch:
         self.endless = False
         self.draws: bool | None = None
         """What is done with a batch draws random numbers."""
+        self.limits: batch_limits.Limits = {}
+        """Code that ends the loop over the batches."""
         self.steps: int | None = None
         """Batches of a pass, as `len` tells the program."""
 
@@ -147,6 +157,7 @@ class LoaderWatch:
             "endless": self.endless,
             "steps": self.steps,
             "draws": self.draws,
+            "limits": batch_limits.content(self.limits),
             "passes": [pass_.content() for pass_ in self.passes],
             "by_items": {
                 path: self.kind_of(path, kind)
@@ -504,6 +515,9 @@ def came(session: Session, iterator: Any, batch: Any, items: float) -> None:
     if full or session.counting:
         return
     current.batches += 1
+    if current.batches <= batch_limits.LOOKS:
+        work = session.loaders[iterator.__dict__["_gpu_advisor_loader"][1]]["work"]
+        batch_limits.look(work.limits, len(work.passes), fetched=True)
     with session.unseen():
         current.came.extend(batches.rows(batch, items))
         if current.batches <= DRAWS:

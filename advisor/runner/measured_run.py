@@ -309,6 +309,7 @@ def _work(lead: Rank) -> WorkFacts | None:
         update_samples=samples,
         items_ms=record.items_ms,
         items_alike=record.items_alike,
+        limits=record.limits,
     )
 
 

@@ -131,6 +131,10 @@ class ProcessRecord:
     trace: dict[str, object] | None = None
     """Operations of one step, unread."""
     work: UpdateWork | None = None
+    limits: dict[Annotated[str, Field(max_length=400)], Finite] = field(
+        default_factory=dict
+    )
+    """Calls of a network after which a loop without a loader ends, by its condition."""
 
     measurement: InstanceOf[Measurement] = NOTHING_MEASURED
     """Measurement from the event log, not part of the record."""

@@ -6,7 +6,7 @@ where more workers could only be safe if it were known, the change is left to th
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean, median, stdev
 from typing import NamedTuple
@@ -562,9 +562,39 @@ def other_counts(compared: Compared) -> Differences:
     for name in sorted(old.keys() | new.keys()):
         before, after = old.get(name, 1.0), new.get(name, 1.0)
         if before != after:
-            why = f"`{name}` counts batches, and the program computes with it: {after:g} an update"
+            why = (
+                f"`{name}` counts batches, and the program goes by it: {after:g} an update"
+            )
             yield suggested("counters", f"{why}, where there were {before:g}.")
             return
+
+
+def other_lengths(compared: Compared) -> Differences:
+    """A loop that ends after so many batches, whatever their size."""
+    if not moved_batch(compared):
+        return
+    before, after = ends(compared)
+    old, new = limits_of(before), limits_of(after)
+    batches = [run.effects.batch or 0.0 for run in ends(compared)]
+    for name in sorted(old.keys() & new.keys()):
+        items = [old[name] * batches[0], new[name] * batches[1]]
+        left = 0.0 if not before.trains else max(batches)  # a last batch may be smaller
+        if items[1] < items[0] - left or items[1] > items[0] + max(batches):
+            why = f"`{name}` ends a loop after {new[name]:,.0f} batches"
+            shown = f"{items[1]:,.0f} items, where there were {items[0]:,.0f}"
+            yield suggested("counters", f"{why}: {shown}.")
+            return
+
+
+def limits_of(run: Run) -> Mapping[str, float]:
+    """Batches after which the run's loops end, by condition.
+
+    Without a loader a call of the network may be a step of a sampler or a token: only where an item
+    goes through it once is it a batch.
+    """
+    if run.work is None or run.work.loader is not None:
+        return loader_of(run).limits
+    return run.work.limits if run.trains or is_called_once(run) else {}
 
 
 def other_edits(compared: Compared) -> Differences:
@@ -799,6 +829,7 @@ RULES: tuple[Rule, ...] = (
     other_schedule,
     other_averages,
     other_counts,
+    other_lengths,
     other_edits,
     other_statistics,
     other_losses,

@@ -184,6 +184,7 @@ def test_items_and_updates_are_told_as_seen() -> None:
         ("annealed", "counters"),
         ("freed", "counters"),
         ("synced", "counters"),
+        ("validated", "counters"),
         ("of-a-state", "counters"),
         ("of-a-dict", "counters"),
         ("hooked", "own-edits"),
@@ -252,6 +253,94 @@ def again(*words: str) -> Run:
     """Run of a training by accumulation."""
     with TemporaryDirectory(prefix="gpu-advisor-test-", ignore_cleanup_errors=True) as folder:
         return program.python(Path(folder), "work_updates.py", *words, plan=program.WHOLE).measured
+
+
+LIMITED = """
+import itertools, sys, time
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.set_num_threads(1)
+batch, limit = {batch}, 24
+data = torch.randn(960, 16)
+loader = DataLoader(TensorDataset(data), batch_size=batch)
+net = torch.nn.Linear(16, 4).eval()
+
+def infer(x):
+    net(x)
+    time.sleep(0.003)
+
+with torch.no_grad():
+{loop}
+"""
+LOOPS = {
+    "a break": """
+    for number, (x,) in enumerate(loader):
+        if number >= limit:
+            break
+        infer(x)
+""",
+    "a slice": """
+    for number, (x,) in enumerate(itertools.islice(loader, limit)):
+        infer(x)
+""",
+    "a range": """
+    batches = iter(loader)
+    for _ in range(limit):
+        infer(next(batches)[0])
+""",
+    "a pair": """
+    for _, (x,) in zip(range(limit), loader):
+        infer(x)
+""",
+    "a while": """
+    batches = iter(loader)
+    number = 0
+    while number < limit:
+        infer(next(batches)[0])
+        number += 1
+""",
+    "what is left over": """
+    for n in range(len(data) // (batch + 3)):
+        infer(data[n * batch : (n + 1) * batch])
+""",
+    "the data": """
+    for x, in loader:
+        infer(x)
+""",
+    "a range over the data": """
+    batches = iter(loader)
+    for _ in range(len(data) // batch):
+        infer(next(batches)[0])
+""",
+    "a number of items": """
+    seen = 0
+    for x, in loader:
+        infer(x)
+        seen += len(x)
+        if seen >= 960:
+            break
+""",
+    "slices": """
+    for n in range(0, len(data), batch):
+        infer(data[n : n + batch])
+""",
+}
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_loop_that_ends_after_so_many_batches_is_told(loop) -> None:
+    """With batches of 16 for 4 it goes through other items; one that follows the batch does not."""
+    several = ("the data", "a range over the data", "a number of items", "slices")
+    found = same_work.differences([limited(loop, 4)], limited(loop, 16))
+    told = [each.sentence for each in found if "ends a loop after" in each.sentence]
+    assert bool(told) is (loop not in several), told
+
+
+def limited(loop: str, batch: int) -> Run:
+    with TemporaryDirectory(prefix="gpu-advisor-test-", ignore_cleanup_errors=True) as folder:
+        text = LIMITED.replace("{batch}", str(batch)).replace("{loop}", LOOPS[loop])
+        return program.in_a_file(Path(folder), text).measured
 
 
 IN_A_FUNCTION = """
