@@ -217,6 +217,138 @@ parser.add_argument("--workers", type=int)
 print(json.dumps({**defaults, **vars(parser.parse_args())}))
 """
 
+OWN_METHOD = """\
+import json
+from omegaconf import OmegaConf
+config = OmegaConf.create({"data": {"batch_size": 8, "workers": 2}})
+config.CALL
+print(json.dumps({f"data.{key}": value for key, value in config.data.items()}))
+"""
+
+DOTLIST = """\
+import argparse, json
+from omegaconf import OmegaConf
+parser = argparse.ArgumentParser()
+parser.add_argument("--set", nargs="*", default=[])
+parser.add_argument("--seed", type=int, default=0)
+said = parser.parse_args()
+config = OmegaConf.create({"data": {"batch_size": 8, "workers": 2}})
+config.merge_with_dotlist(said.set)
+print(json.dumps({f"data.{key}": value for key, value in config.data.items()}))
+"""
+
+PYDANTIC = """\
+import json
+from pydantic import BaseModel
+from pydantic_settings import BaseSettings, CliApp
+
+class Data(BaseModel):
+    workers: int = 2
+
+class Settings(BaseSettings, cli_kebab_case=True, cli_implicit_flags=True):
+    batch_size: int = 8
+    amp: bool = False
+    data: Data = Data()
+
+settings = CliApp.run(Settings)
+print(json.dumps({**settings.model_dump(), "data.workers": settings.data.workers}))
+"""
+
+YACS = """\
+import argparse, json
+from yacs.config import CfgNode
+config = CfgNode({"DATA": CfgNode({"BATCH_SIZE": 8, "WORKERS": 2}), "AMP": False, "lr": 0.1})
+parser = argparse.ArgumentParser()
+parser.add_argument("--name", default="")
+parser.add_argument(WORDS)
+said = parser.parse_args()
+config = config.clone()
+config.merge_from_list(said.opts)
+print(json.dumps({**config, **{f"DATA.{key}": value for key, value in config.DATA.items()}}))
+"""
+
+OPTPARSE = """\
+import json, optparse
+parser = optparse.OptionParser()
+parser.add_option("-b", "--batch-size", type="int", default="8", help="items of a step")
+parser.add_option("--workers", type=int, default=2)
+parser.add_option("--amp", action="store_true")
+parser.add_option("--mode", type="choice", choices=["a", "b"], default="a")
+said, rest = parser.parse_args()
+print(json.dumps(vars(said)))
+"""
+
+GETOPT = """\
+import getopt, json, sys
+said = {"batch-size": 8, "workers": 2}
+for flag, value in getopt.getopt(sys.argv[1:], "q", ["batch-size=", "workers=", "amp"])[0]:
+    said[flag[2:]] = int(value or 1)
+print(json.dumps({name.replace("-", "_"): value for name, value in said.items()}))
+"""
+
+CYCLOPTS = """\
+import json
+from dataclasses import dataclass
+from typing import Literal
+import cyclopts
+
+@dataclass
+class Data:
+    workers: int = 2
+
+app = cyclopts.App()
+
+@app.command
+def fit_model(
+    data: str = "x", /, batch_size: int = 8, amp: bool = False, mode: Literal["a", "b"] = "a",
+    loader: Data = Data(workers=4),
+):
+    words = {"batch_size": batch_size, "amp": amp, "mode": mode}
+    print(json.dumps({**words, "loader.workers": loader.workers}))
+app()
+"""
+
+DOCOPT = '''\
+"""Train.
+
+Usage:
+  main.py [options] [--seed=<n>] [<data>]
+
+Options:
+  -h --help            Show this.
+  -b --batch-size=<n>  Items of a step [default: 8].
+  --workers=<n>        Processes [default: 2].
+  --amp                Half precision.
+"""
+import json
+import docopt
+said = docopt.docopt(__doc__)
+print(json.dumps({
+    "batch_size": int(said["--batch-size"]), "workers": int(said["--workers"]),
+    "seed": said["--seed"], "amp": said["--amp"],
+}))
+'''
+
+CHZ = """\
+import json
+import chz
+
+@chz.chz
+class Data:
+    workers: int = 2
+
+@chz.chz
+class Config:
+    data: Data
+    batch_size: int = 8
+    amp: bool = False
+
+def main(config: Config):
+    words = {"batch_size": config.batch_size, "amp": config.amp}
+    print(json.dumps({**words, "data.workers": config.data.workers}))
+chz.nested_entrypoint(main)
+"""
+
 MODULE = {"pkg/__init__.py": "", "pkg/cli.py": ARGPARSE}
 
 PROGRAMS = {
@@ -274,6 +406,57 @@ PROGRAMS = {
         {"--batch_size": 8, "--loader.workers": 2},
         {"--batch_size": 16, "--loader.workers": 0}, needs="draccus",
     ),
+    **{
+        f"omegaconf, {call}": Program(
+            OWN_METHOD.replace("CALL", call), "main.py data.workers=1",
+            {"data.batch_size": 8, "data.workers": 1}, {"data.batch_size": 64}, needs="omegaconf",
+        )
+        for call in ("merge_with_cli()", "merge_with(OmegaConf.from_cli())")
+    },
+    "omegaconf, words of a flag": Program(
+        DOTLIST, "main.py --set data.workers=1 --seed 3",
+        {"data.batch_size": 8, "data.workers": 1}, {"data.batch_size": 64, "data.workers": 0},
+        needs="omegaconf",
+    ),
+    "pydantic_settings": Program(
+        PYDANTIC, "main.py --batch-size 4",
+        {"--batch-size": 4, "--amp": False, "--data.workers": 2},
+        {"--batch-size": 16, "--amp": True, "--data.workers": 0}, needs="pydantic_settings",
+    ),
+    "yacs": Program(
+        YACS.replace("WORDS", '"opts", nargs=argparse.REMAINDER'), "main.py --name x lr 0.5",
+        {"DATA.BATCH_SIZE": 8, "DATA.WORKERS": 2, "AMP": False, "lr": 0.5},
+        {"DATA.BATCH_SIZE": 16, "AMP": True, "lr": 0.25}, needs="yacs",
+    ),
+    "yacs, words of a flag": Program(
+        YACS.replace("WORDS", '"--opts", nargs="+", default=[]'),
+        "main.py --opts DATA.WORKERS 1 --name x",
+        {"DATA.BATCH_SIZE": 8, "DATA.WORKERS": 1}, {"DATA.BATCH_SIZE": 16, "DATA.WORKERS": 0},
+        needs="yacs",
+    ),
+    "optparse": Program(
+        OPTPARSE, "main.py -b 4 folder",
+        {"--batch-size": 4, "--workers": 2, "--amp": False, "--mode": "a"},
+        {"--batch-size": 16, "--workers": 0, "--amp": True},
+    ),
+    "getopt": Program(
+        GETOPT, "main.py --batch-size 4", {"--batch-size": 4, "--workers": None, "-q": False},
+        {"--batch-size": 16},
+    ),
+    "cyclopts": Program(
+        CYCLOPTS, "main.py fit-model folder --batch-size 4",
+        {"--batch-size": 4, "--amp": False, "--mode": "a", "--loader.workers": 4},
+        {"--batch-size": 16, "--amp": True, "--loader.workers": 0}, needs="cyclopts",
+    ),
+    "docopt": Program(
+        DOCOPT, "main.py -b 4 folder",
+        {"--batch-size": 4, "--workers": 2, "--amp": False, "--seed": None},
+        {"--batch-size": 16, "--workers": 0, "--amp": True}, needs="docopt",
+    ),
+    "chz": Program(
+        CHZ, "main.py batch_size=4", {"batch_size": 4, "amp": False, "data.workers": 2},
+        {"batch_size": 16, "amp": True, "data.workers": 0}, needs="chz",
+    ),
     "options that leave nothing behind": Program(
         SUPPRESSED, "main.py --workers 3", {"--batch_size": None, "--workers": 3}, {"--workers": 0}
     ),
@@ -300,7 +483,10 @@ def printed_by(folder: Path, command: tuple[str, ...]) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-EXTRA = {"absl", "draccus", "fire", "hydra", "omegaconf", "tyro"}
+EXTRA = {
+    "absl", "chz", "cyclopts", "docopt", "draccus", "fire", "hydra", "omegaconf",
+    "pydantic_settings", "tyro", "yacs",
+}  # fmt: skip
 CASES = [
     pytest.param(name, marks=pytest.mark.frameworks if program.needs in EXTRA else ())
     for name, program in PROGRAMS.items()
@@ -348,6 +534,59 @@ for step in range(3):
     time.sleep(5)
 raise SystemExit("it went on after its first step")
 """
+ANY_NAME = """\
+import fire
+def main(NAMED**others):
+    print(others)
+fire.Fire(main)
+"""
+READS_WORDS = """\
+from omegaconf import OmegaConf
+print(OmegaConf.from_cli().get("batch_size", 8))
+"""
+OPTS = YACS.replace("WORDS", '"--opts", nargs="+", default=[]')
+UNTOLD = {
+    "options of any name": (
+        "fire", ANY_NAME.replace("NAMED", ""), (), "takes options of any name",
+    ),
+    "further options of any name": (
+        "fire", ANY_NAME.replace("NAMED", "workers=2, "), ("--workers",),
+        "takes options of any name",
+    ),
+    "words that no config is merged with": (
+        "omegaconf", READS_WORDS, (), "merged with no config of OmegaConf",
+    ),
+    "no words for a config": (
+        "yacs", OPTS.replace("config.merge", "said.opts and config.merge"), ("--name", "--opts"),
+        "merged with no config of yacs",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("case", UNTOLD)
+def test_what_a_parser_does_not_tell_is_said(tmp_path, case) -> None:
+    """Options of names that nothing declares are not invented: one sentence says why."""
+    library, source, flags, why = UNTOLD[case]
+    pytest.importorskip(library)
+    write(tmp_path, source)
+    recorded = program_options.record_options(words("python main.py"), tmp_path)
+    assert tuple(sorted(option.flag for option in recorded.options)) == flags
+    said = recorded.untold if flags else recorded.why_unknown
+    assert why in (said or "")
+
+
+@pytest.mark.frameworks
+def test_words_that_belong_behind_a_flag_are_not_added_without_it(tmp_path) -> None:
+    pytest.importorskip("yacs")
+    write(tmp_path, OPTS)
+    command = words("python main.py --name x")
+    document = of_command(command, program_options.record_options(command, tmp_path).options)
+    batch = document.scalars["DATA.BATCH_SIZE"]
+    assert batch.value == 8
+    assert batch.why == "it is typed behind --opts"
+
+
 UNKNOWN = {
     "a script that is not there": ("python gone.py", "leads to no Python file"),
     "a script that does not parse": ("python broken.py", "SyntaxError"),

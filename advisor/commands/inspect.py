@@ -112,6 +112,8 @@ def _of_command(command: tuple[str, ...], *, with_parser: bool) -> Inspected:
         )
     elif with_parser and not findings.knobs:
         notes.append("its parser declares no option that is known as a setting")
+    if options.untold:
+        notes.append(f"there may be further options: {options.untold}")
     findings = replace(findings, notes=tuple(notes))
     return Inspected(document=document, findings=findings)
 

@@ -284,9 +284,12 @@ def left_untuned(asked: invocation.Invocation) -> list[str]:
     notes = []
     if not asked.configs:
         env = tuple(sorted(asked.workload.env.items()))
-        reason = record_options(asked.argv, asked.cwd, env).why_unknown
-        typed = "of the command, only the options that you typed are tuned"
-        notes = [f"{typed}: {reason}"] if reason else []
+        known = record_options(asked.argv, asked.cwd, env)
+        if known.why_unknown:
+            typed = "of the command, only the options that you typed are tuned"
+            notes.append(f"{typed}: {known.why_unknown}")
+        elif known.untold:
+            notes.append(f"the command may have further options: {known.untold}")
     tuned = {os.path.realpath(path) for path in asked.paths}
     named = invocation.configs_among(asked.argv, asked.cwd)
     others = [path for path in named if os.path.realpath(asked.cwd / path) not in tuned]

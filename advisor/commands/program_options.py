@@ -36,6 +36,8 @@ class ProgramOptions:
     fields: tuple[Option, ...] = ()
     """What a config of the program may hold, by its path there."""
     why_unknown: str | None = None
+    untold: str | None = None
+    """Why there may be further options than those that are known."""
 
 
 @functools.lru_cache(maxsize=32)
@@ -82,25 +84,29 @@ def record_options(
             result = run_trial(trial)
         except errors.AdvisorError as problem:
             return ProgramOptions(why_unknown=str(problem).rstrip("."))
-        options = _read(record)
-    if options is None:
+        recorded = _read(record)
+    if recorded is None:
         return ProgramOptions(why_unknown=_why_unrecorded(result))
+    options, untold = recorded
+    if untold and not options:
+        return ProgramOptions(why_unknown=untold)
     typed = [each for each in options if each.get("typed", True)]
     return ProgramOptions(
         options=tuple(_placed(typed, command, first)),
         fields=tuple(_field(each) for each in options if each.get("field")),
+        untold=untold,
     )
 
 
-def _read(path: Path) -> list[dict[str, Any]] | None:
-    """Probe's record; a program may have spoiled it."""
+def _read(path: Path) -> tuple[list[dict[str, Any]], str | None] | None:
+    """Probe's record: options, and why there may be more; a program may have spoiled it."""
     try:
-        options = reading.from_json(path.read_text("utf-8"))["options"]
+        record = reading.from_json(path.read_text("utf-8"))
+        options, untold = record["options"], " and ".join(map(str, record["untold"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return [
-        option for option in options if isinstance(option, dict) and option.get("flags")
-    ]
+    known = [each for each in options if isinstance(each, dict) and each.get("flags")]
+    return known, untold or None
 
 
 def _why_unrecorded(result: Run | Failure) -> str:
@@ -123,8 +129,9 @@ def _placed(
     seen: set[str] = set()
     for option in sorted(options, key=lambda option: option.get("default") is None):
         flag, *others = map(str, option["flags"])
-        is_override = option.get("library") in ("hydra", "omegaconf", "globals")
-        behind = len(command) - 1 if is_override else first - 1
+        behind = len(command) - 1 if option.get("at_end") else first - 1
+        if option.get("after") is not None:  # counted in the program's own words
+            behind = min(first - 1 + option["after"], len(command) - 1)
         subcommand = option.get("command")
         if subcommand is not None:
             if subcommand not in command[first:]:

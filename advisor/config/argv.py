@@ -90,7 +90,8 @@ def with_options(text: str, options: Sequence[Option]) -> list[Scalar]:
         spelling for spelling, (flag, _) in spellings.items() if by_flag[flag].form in FLAGS
     }
     seen: set[str] = set()
-    for typed in _typed_flags(words, first_own_word(words), without_value):
+    named = {flag for flag, option in by_flag.items() if option.form == "apart"}
+    for typed in _typed_flags(words, first_own_word(words), without_value, named):
         path, truth = _option_of(typed.flag, spellings)
         seen.add(path)
         word, word_start = words[typed.number], starts[typed.number]
@@ -168,17 +169,21 @@ def first_own_word(words: Sequence[str]) -> int:
 
 
 def _typed_flags(
-    words: Sequence[str], first: int, without_value: Iterable[str]
+    words: Sequence[str],
+    first: int,
+    without_value: Iterable[str],
+    named: Iterable[str] = (),
 ) -> Iterator[_TypedFlag]:
     """Flags among the words from number `first` on, up to `--`, which ends options.
 
-    `without_value`: flags that are known to take none, so that the next word is not theirs. Of
+    `without_value`: flags that are known to take none, so that the next word is not theirs.
+    `named`: words that are known to have their value behind them, whatever they look like. Of
     any other flag the next word is the value, unless it is a flag itself. Several numbers in a row
     are taken for a list; of other words only the first is the flag's.
     """
     end = words.index("--", first) if "--" in words[first:] else len(words)
     words, number = words[:end], first
-    keys = _yacs_keys(words, first)
+    keys = _yacs_keys(words, first, named)
     while number < len(words):
         word = words[number]
         if number in keys:
@@ -202,13 +207,18 @@ def _typed_flags(
         number += 1
 
 
-def _yacs_keys(words: Sequence[str], first: int) -> set[int]:
+def _yacs_keys(words: Sequence[str], first: int, named: Iterable[str]) -> set[int]:
     """Numbers of the words from `first` on that are keys of the YACS kind, with a value behind."""
     pairs = enumerate(itertools.pairwise(words[first:]), first)
+    known = {word for word in named if not word.startswith("-")}
+
+    def is_key(word: str) -> bool:
+        return word in known or _YACS.fullmatch(word) is not None
+
     return {
         number
         for number, (word, value) in pairs
-        if _YACS.fullmatch(word) and _is_value(value) and not _YACS.fullmatch(value)
+        if is_key(word) and _is_value(value) and not is_key(value)
     }
 
 
