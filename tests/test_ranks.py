@@ -73,6 +73,22 @@ def test_a_cause_is_cpus_data_or_the_exchange() -> None:
     assert "wait for each other 40 % of the time" in cause([one], [timed], 8)
 
 
+def test_what_was_not_measured_is_not_called_free() -> None:
+    """A program without a DataLoader has no wait for data, and a host may tell of no load."""
+    one_cpu, blind = Disturbance(own_cpus=1.0), Disturbance()
+    for wait, load, missing in (
+        (None, one_cpu, "waits for data were not measured"),
+        (0.0, blind, "busy CPUs were not measured"),
+        (None, blind, "waits for data and busy CPUs were not measured"),
+    ):
+        one = a_run(units_per_s=100.0, ranks=1, wait_share=wait, disturbance=load)
+        two = replace(one, ranks=2, units_per_s=120.0)
+        said = cause([one], [two], 8)
+        assert said.startswith(f"the ranks may wait for each other ({missing}): ")
+        timed = cause([one], [replace(two, shares=Shares(exchange=0.4))], 8)
+        assert timed.startswith("the ranks wait for each other 40 % of the time (")
+
+
 @pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize(("how", "efficiency"), [("compute", (0.85, 1.1)), ("disk", (0.4, 0.75))])

@@ -8,7 +8,7 @@ import os
 import shlex
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, Literal
@@ -216,7 +216,7 @@ class Arm:
             rounds.runs(self.name) if rounds and self.name in rounds.ab_test.names else ()
         )
         gain, rates = self.gain(rounds), [run.units_per_s for run in runs]
-        peaks = filter(None, (run.peak_mem_gib for run in runs))
+        peaks = [run.peak_mem_gib for run in runs if run.peak_mem_gib is not None]
         return {
             "name": self.name,
             "label": self.label,
@@ -673,25 +673,34 @@ def cause(first: Sequence[Run], runs: Sequence[Run], cpus: int) -> str:
     """Likely cause of a poor efficiency, against fewer ranks.
 
     Busy CPUs and longer waits for data are measured. What neither explains is left to the
-    exchange between ranks, whose share is told where it was measured.
+    exchange between ranks, whose share is told where it was measured. What could not be measured
+    is said, and was not free for that.
     """
-    median = statistics.median
-    busy = median(run.disturbance.own_cpus or 0.0 for run in runs)
-    if busy >= SATURATED * cpus:
+    busy = _median(run.disturbance.own_cpus for run in runs)
+    if busy is not None and busy >= SATURATED * cpus:
         listed = numbers.many(cpus, "CPU")
         return f"all {listed} were busy: give each rank more, or fewer workers and threads"
-    lost = median(map(_unit_s, runs)) - median(map(_unit_s, first))
-    if median(map(_wait_s, runs)) - median(map(_wait_s, first)) > MOST_LOST * lost:
-        share = numbers.percent(median(run.wait_share or 0.0 for run in runs))
+    lost = statistics.median(map(_unit_s, runs)) - statistics.median(map(_unit_s, first))
+    before, after = _median(map(_wait_s, first)), _median(map(_wait_s, runs))
+    waits_known = before is not None and after is not None
+    if waits_known and after - before > MOST_LOST * lost:
+        share = numbers.percent(_median(run.wait_share for run in runs))
         return f"the ranks waited for data {share} of the time: faster storage, or more workers"
-    waits = [run.shares.exchange for run in runs if run.shares.exchange is not None]
-    share = (
-        f" {numbers.percent(median(waits))} of the time" if len(waits) == len(runs) else ""
-    )
-    return (
-        f"data and CPUs were free, so the ranks wait for each other{share}: a larger batch for "
-        "each rank, or gradients exchanged less often"
-    )
+    exchange = _median(run.shares.exchange for run in runs)
+    share = "" if exchange is None else f" {numbers.percent(exchange)} of the time"
+    help_ = "a larger batch for each rank, or gradients exchanged less often"
+    unseen = ["waits for data"] * (not waits_known) + ["busy CPUs"] * (busy is None)
+    if not unseen:
+        return f"data and CPUs were free, so the ranks wait for each other{share}: {help_}"
+    wait = "wait" if share else "may wait"
+    missing = f"{' and '.join(unseen)} were not measured"
+    return f"the ranks {wait} for each other{share} ({missing}): {help_}"
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    """Of values that were all measured; None otherwise."""
+    known = list(values)
+    return None if None in known else statistics.median(known)
 
 
 def _unit_s(run: Run) -> float:
@@ -699,6 +708,6 @@ def _unit_s(run: Run) -> float:
     return run.ranks / run.units_per_s
 
 
-def _wait_s(run: Run) -> float:
-    """Time that a rank waits for a unit's data."""
-    return (run.wait_share or 0.0) * _unit_s(run)
+def _wait_s(run: Run) -> float | None:
+    """Time that a rank waits for a unit's data; None without a loader."""
+    return None if run.wait_share is None else run.wait_share * _unit_s(run)

@@ -87,8 +87,8 @@ def _clock_offset(base: Telemetry, head: Telemetry) -> str | None:
     if max(dict(r.event_reasons).get(POWER_CAP, 0.0) for r in (base, head)) > REASON_SHARE:
         return None
     for arm, readings in (("base", base), ("head", head)):
-        spread = readings.sm_clock_spread_pct or 0.0
-        if spread > CLOCK_SPREAD_PCT:
+        spread = readings.sm_clock_spread_pct
+        if spread is not None and spread > CLOCK_SPREAD_PCT:
             return f"the SM clock moved by {spread:.0f} % during {arm}"
     offset = head.sm_clock_mhz / base.sm_clock_mhz - 1
     if abs(offset) <= CLOCK_OFFSET:
@@ -136,8 +136,11 @@ def statement(pairs: Sequence[PairEntry]) -> str:
     blind = next((reading for reading in on_card if reading.sm_clock_mhz is None), None)
     if blind:
         return f"unverified: {next(iter(dict(blind.gaps).values()), 'NVML gave no clock readings')}"
-    fewest = min((reading.busy_samples or 0 for reading in on_card), default=BUSY_SAMPLES)
-    if fewest < BUSY_SAMPLES:
+    samples = [reading.busy_samples for reading in on_card]
+    known = [count for count in samples if count is not None]
+    if len(known) < len(samples):
+        return "unverified: the driver does not say when the card was at work"
+    if (fewest := min(known, default=BUSY_SAMPLES)) < BUSY_SAMPLES:
         return f"unverified: only {fewest} busy NVML samples in a run, {BUSY_SAMPLES} are needed"
     if not on_card and any(run.others.disturbed is None for run in runs):
         return "unverified: the load of others on the CPUs was not measured"

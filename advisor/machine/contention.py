@@ -217,8 +217,9 @@ def judge(
 
 def on_card(disturbance: Disturbance, telemetry: Telemetry) -> Disturbance:
     """Add GPU contention and clock limits."""
-    steady = (telemetry.sm_clock_spread_pct or 0.0) < SAGGED_PCT
-    harmful = HARMFUL_EVENT_REASONS - ({SOFTWARE_THERMAL} if steady else set())
+    spread_pct = telemetry.sm_clock_spread_pct
+    sagged = spread_pct is not None and spread_pct >= SAGGED_PCT
+    harmful = HARMFUL_EVENT_REASONS - (set() if sagged else {SOFTWARE_THERMAL})
     reasons = tuple(
         (reason, share)
         for reason, share in telemetry.event_reasons

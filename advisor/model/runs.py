@@ -524,7 +524,7 @@ class Run:
     @property
     def held_gib(self) -> float | None:
         """Required memory: device reserved, else host peak."""
-        return self.peak_device_gib or self.peak_mem_gib
+        return self.peak_mem_gib if self.peak_device_gib is None else self.peak_device_gib
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -118,10 +118,10 @@ def memory(session: Session) -> dict[str, Any]:
     if torch is None or not torch.cuda.is_initialized():
         return {}
     stats = [torch.cuda.memory_stats(n) for n in range(torch.cuda.device_count())]
-    return {
-        "allocated_gib": max(s.get("allocated_bytes.all.peak", 0) for s in stats)
-        / cuda_events.GIB,
-        "reserved_gib": max(s.get("reserved_bytes.all.peak", 0) for s in stats)
-        / cuda_events.GIB,
-        "alloc_retries": sum(s.get("num_alloc_retries", 0) for s in stats),
+    peaks = {
+        name: max(s.get(f"{kind}_bytes.all.peak", 0) for s in stats) / cuda_events.GIB
+        for name, kind in (("allocated_gib", "allocated"), ("reserved_gib", "reserved"))
     }
+    # a program that asked about its cards and computed elsewhere has no peak on them
+    known = {name: peak for name, peak in peaks.items() if peak}
+    return {**known, "alloc_retries": sum(s.get("num_alloc_retries", 0) for s in stats)}

@@ -85,7 +85,8 @@ def typical(runs: Sequence[Run]) -> Run:
     measured = ("units_per_s", "tokens_per_s", "wait_share", "step_ms")
     facts: dict[str, Any] = {name: mean(values(name)) for name in measured}
     for name in ("peak_mem_gib", "peak_device_gib"):
-        facts[name] = max(filter(None, values(name)), default=None)
+        known = [gib for gib in values(name) if gib is not None]
+        facts[name] = max(known, default=None)
     for name in ("flops", "footprint"):
         facts[name] = next(filter(None, values(name)), None)
     shares = {part: mean([getattr(run.shares, part) for run in runs]) for part in PARTS}

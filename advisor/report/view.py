@@ -285,7 +285,7 @@ def gpu_lead(report: Report) -> str:
     utils = [
         numbers.percent(side.gpu_util_pct and side.gpu_util_pct / 100) for side in sides
     ]
-    used = [numbers.gib(side.gpu_mem_used_gib or side.peak_mem_gib) for side in sides]
+    used = [numbers.gib(side.gpu_mem_used_gib) for side in sides]
     parts = []
     if gpus and numbers.NOT_MEASURED not in utils:
         sentence = f"GPU utilisation {' to '.join(utils)} (nvidia-smi's figure)"
@@ -293,7 +293,7 @@ def gpu_lead(report: Report) -> str:
     if gpus and numbers.NOT_MEASURED not in used:
         whole = gpus[0].memory_total_gib
         of = f" of {numbers.gib(whole)}" if whole else ""
-        parts.append(f"memory {' to '.join(used)}{of}")
+        parts.append(f"the program held {' to '.join(used)}{of}")
     return f"{'; '.join(parts)}." if parts else ""
 
 

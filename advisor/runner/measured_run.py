@@ -78,7 +78,7 @@ def measured_run(trial: Trial, ending: TrialExit) -> Run | None:
     return replace(
         run,
         peak_host_gib=ending.peak_host_gib,
-        peak_mem_gib=run.peak_mem_gib or ending.peak_host_gib,
+        peak_mem_gib=ending.peak_host_gib if run.peak_mem_gib is None else run.peak_mem_gib,
         host_growth_gib_per_min=ending.host_growth_gib_per_min,
         phases=_whole_phases(run, ending.wall_s),
     )
@@ -247,7 +247,7 @@ def _known(values: Iterable[T | None]) -> list[T]:
 
 
 def _largest(values: Iterable[float | None]) -> float | None:
-    return max(filter(None, values), default=None)
+    return max(_known(values), default=None)
 
 
 def _of_one_job(with_window: Sequence[Rank]) -> list[Rank]:

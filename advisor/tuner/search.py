@@ -360,8 +360,8 @@ def hoped_loads(state: TunerState) -> dict[int, float]:
     ran_at_other_counts = any(count not in {0, own} for count in known)
     if own is None or not state.waits or ran_at_other_counts:
         return known
-    # without workers it loads only while the program waits
-    loading_share = 1.0 if own else run.wait_share or 1.0
+    # without workers it loads only while the program waits; at its whole rate, if it never did
+    loading_share = run.wait_share if run.wait_share and not own else 1.0
     own_rate = known.get(own) or run.units_per_s / loading_share
     hoped = {
         count: own_rate * count / max(own, 1) for count in range(1, state.context.cpus + 1)

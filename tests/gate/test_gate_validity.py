@@ -61,6 +61,9 @@ QUIET = Disturbance(disturbed=False, others_cpus=0.0)
         ({"gpu": BLIND, "others": QUIET}, "verified"),  # a host without a card
         ({"gpu": BUSY}, "verified"),
         ({"gpu": but(busy_samples=12)}, "unverified: only 12 busy"),
+        ({"gpu": but(busy_samples=0), "on_gpu": True}, "unverified: only 0 busy"),
+        ({"gpu": but(busy_samples=0), "others": QUIET}, "verified"),  # a card left alone
+        ({"gpu": but(busy_samples=None), "on_gpu": True}, "unverified: the driver does not say"),
     ],
 )
 def test_pairs_are_verified_by_card_or_cpus(facts, words) -> None:

@@ -90,6 +90,16 @@ def test_reserved_memory_is_told_beside_what_is_allocated(on_cards) -> None:
     assert 0 < reading.peak_mem_gib < reading.peak_device_gib
 
 
+def test_a_program_that_only_asked_about_its_card_has_the_hosts_memory(on_cards) -> None:
+    """Torch tells 0 bytes of a card that was asked and holds nothing."""
+    words = ("--train", "--loader", "--device", "cpu", "--keep-current", "--steps", "12")
+    found = on_cards(*words, plan=MeasurePlan(mode="whole"))
+    assert "current 0" in found.outcome.stdout
+    reading = found.outcome.measured
+    assert reading.peak_device_gib is None
+    assert reading.peak_mem_gib == reading.peak_host_gib
+
+
 def test_a_counted_step_is_timed_where_the_card_ends_it(on_cards) -> None:
     """The host runs ahead by more each step. An event after each forward would hide the step's."""
     found = on_cards("--train", "--host", "12", "--kernel", "16", plan=MeasurePlan(measure_s=0.4))

@@ -80,14 +80,25 @@ def test_the_ratio_of_the_headline_is_that_of_the_table(name) -> None:
 def test_a_gpu_leads_with_the_figure_of_nvidia_smi_and_contradicts_it_nowhere(util_pct) -> None:
     """Compute that events show is a least figure."""
     shares = {"launch": 0.7, "compute": 0.2, "other": 0.1}
-    side = Side(units_per_s=10.0, gpu_util_pct=util_pct, shares=shares, batch=64, peak_mem_gib=11.4)
+    side = Side(
+        units_per_s=10.0, gpu_util_pct=util_pct, shares=shares, batch=64, gpu_mem_used_gib=11.4
+    )
     lines = memo(view.render(golden.report("gpu", before=side, after=side)))
     (lead,) = (line for line in lines if line.startswith("GPU utilisation"))
     assert lead.startswith(f"GPU utilisation {util_pct:.0f} % to {util_pct:.0f} % (nvidia-smi")
     assert ("not 100 % mainly because of launching small kernels;" in lead) is (util_pct < 95)
-    assert "memory 11.4 GiB to 11.4 GiB of 24.0 GiB" in lead
+    assert "the program held 11.4 GiB to 11.4 GiB of 24.0 GiB" in lead
     assert any(line.startswith("| compute, at least | 20.0 ms (20 %)") for line in lines)
     assert not any("idle" in line for line in lines)
+
+
+def test_memory_of_the_host_is_not_called_the_cards() -> None:
+    """A program that computes on CPUs has a peak, too, beside a card that it leaves alone."""
+    side = Side(units_per_s=10.0, gpu_util_pct=0.0, batch=64, peak_mem_gib=11.4)
+    lines = memo(view.render(golden.report("gpu", before=side, after=side)))
+    (lead,) = (line for line in lines if line.startswith("GPU utilisation"))
+    assert lead.startswith("GPU utilisation 0 % to 0 %")
+    assert "GiB to" not in lead
 
 
 def commands(text: str) -> Iterator[list[str]]:
