@@ -682,14 +682,14 @@ def cause(first: Sequence[Run], runs: Sequence[Run], cpus: int) -> str:
         return f"all {listed} were busy: give each rank more, or fewer workers and threads"
     lost = statistics.median(map(_unit_s, runs)) - statistics.median(map(_unit_s, first))
     before, after = _median(map(_wait_s, first)), _median(map(_wait_s, runs))
-    waits_known = before is not None and after is not None
-    if waits_known and after - before > MOST_LOST * lost:
+    longer = None if before is None or after is None else after - before
+    if longer is not None and longer > MOST_LOST * lost:
         share = numbers.percent(_median(run.wait_share for run in runs))
         return f"the ranks waited for data {share} of the time: faster storage, or more workers"
     exchange = _median(run.shares.exchange for run in runs)
     share = "" if exchange is None else f" {numbers.percent(exchange)} of the time"
     help_ = "a larger batch for each rank, or gradients exchanged less often"
-    unseen = ["waits for data"] * (not waits_known) + ["busy CPUs"] * (busy is None)
+    unseen = ["waits for data"] * (longer is None) + ["busy CPUs"] * (busy is None)
     if not unseen:
         return f"data and CPUs were free, so the ranks wait for each other{share}: {help_}"
     wait = "wait" if share else "may wait"
@@ -699,8 +699,9 @@ def cause(first: Sequence[Run], runs: Sequence[Run], cpus: int) -> str:
 
 def _median(values: Iterable[float | None]) -> float | None:
     """Of values that were all measured; None otherwise."""
-    known = list(values)
-    return None if None in known else statistics.median(known)
+    given = list(values)
+    known = [value for value in given if value is not None]
+    return statistics.median(known) if len(known) == len(given) else None
 
 
 def _unit_s(run: Run) -> float:
