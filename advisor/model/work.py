@@ -44,6 +44,8 @@ class PassItems:
     """By content, as `probe/batches.py` numbers the rows that arrived."""
     whole: bool = False
     """The pass came to its end."""
+    updates: int | None = None
+    """Steps of optimizers inside a whole pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +112,12 @@ class UpdateWork:
     """Moves of torch's running averages of weights so far, at each update."""
     copies: dict[Short, Finite] = field(default_factory=dict)
     """By name of each copy of the weights that the program keeps by hand: moves in an update."""
+    beside: dict[Short, Finite] = field(default_factory=dict)
+    """By name of each tensor that a network keeps beside its weights: moves in an update."""
+    parts: Finite | None = None
+    """Weights with a gradient, in most updates."""
+    gradient: Finite | None = None
+    """Length of a weight's gradient as the optimizer takes it: the median of the first updates."""
     counts: dict[Short, Finite] = field(default_factory=dict)
     """By name of each number that the program computes with, and that grows by one with each batch:
     its growth in an update."""

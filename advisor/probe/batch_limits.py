@@ -31,7 +31,7 @@ WRAPPED = ("tqdm", "enumerate", "track", "iter", "progress_bar")
 ORDERS = (ast.Gt, ast.GtE, ast.Lt, ast.LtE, ast.Eq)
 ENDS = ("exit", "_exit", "quit", "SystemExit")
 CALLS: dict[str, Any] = {
-    "len": len, "min": min, "max": max, "int": int, "round": round, "abs": abs,
+    "bool": bool, "len": len, "min": min, "max": max, "int": int, "round": round, "abs": abs,
     "ceil": math.ceil, "floor": math.floor,
 }  # fmt: skip
 """Functions by which limits are computed."""
@@ -48,6 +48,8 @@ class Bound(NamedTuple):
     """What counts; None where the loop itself does."""
     limits: tuple[ast.expr, ...]
     """What it is held against; two are a limit and the number at which it begins."""
+    besides: tuple[ast.expr, ...] = ()
+    """What has to be true as well."""
 
 
 class Limit:
@@ -80,6 +82,8 @@ def look(found: Limits, number: int, *, fetched: bool) -> None:
         for bound in held:
             # its own loop fetches in the line of its `for`
             if bound.counted is None and not (fetched and frame.f_lineno == bound.first):
+                continue
+            if any(value_of(part, variables) is False for part in bound.besides):
                 continue
             _note(found.setdefault(bound, Limit()), number, bound, variables)
         frame = frame.f_back
@@ -199,9 +203,19 @@ def _of_ends(loop: ast.For | ast.While) -> Iterator[Bound]:
     """Conditions inside the loop that end it."""
     for node in ast.walk(loop):
         if isinstance(node, ast.If) and ends(node.body):
-            for shown, count, limit in _compared(node.test):
-                last = loop.end_lineno or loop.lineno
-                yield Bound(shown, loop.lineno, last, count, (limit,))
+            test = node.test
+            parts = [test]
+            if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+                parts = test.values
+            for part in parts:
+                besides = tuple(_truth(other) for other in parts if other is not part)
+                for shown, count, limit in _compared(part):
+                    last = loop.end_lineno or loop.lineno
+                    yield Bound(shown, loop.lineno, last, count, (limit,), besides)
+
+
+def _truth(part: ast.expr) -> ast.expr:
+    return ast.Call(ast.Name("bool"), [part], [])
 
 
 def _compared(test: ast.expr) -> Iterator[tuple[str, ast.expr, ast.expr]]:

@@ -5,6 +5,8 @@ beside the network there are tensors of its weights' shapes, and they move. They
 in the variables of the program's own functions that wait for the optimizer's step. At each
 backward pass of the first updates one tensor of each copy is looked at, so that its moves in
 an update are counted: a copy that moves with every batch of an accumulation follows the batch.
+The same goes for what a network keeps beside its weights and moves as it is called: a codebook
+of running averages, a queue of keys, the centre of a loss.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import inspect
 import sys
 import types
+import weakref
 from collections import Counter, deque
 from itertools import islice
 from statistics import median
@@ -34,6 +37,10 @@ OURS = 3
 """References to a frame's own dictionary: the frame's, our variable's and the count's."""
 COPIES = 4
 """Copies of the weights that are watched at once."""
+KEPT = 8
+"""Tensors beside weights that are watched at once."""
+COUNTED_ELSEWHERE = ("BatchNorm", "Metric")
+"""Parts of the names of classes whose statistics are told otherwise, or are only looked at."""
 ALIKE = 0.5
 """Share of the network's weights whose shapes a copy has: parts of it may be left out."""
 NUMBERS = 16
@@ -55,12 +62,14 @@ class Copy:
 
     def look(self, updates: int) -> None:
         try:
-            tensor = self._found()
-            flat = tensor.detach().reshape(-1)
-            numbers = flat[:: max(1, flat.numel() // NUMBERS)][:NUMBERS].clone()
-            self._seen.append((updates, (id(tensor), tensor._version), numbers))
+            self._seen.append((updates, *self._state(self._found())))
         except Exception:  # it is not there, or something else is
             pass
+
+    def _state(self, tensor: Any) -> tuple[Any, Any]:
+        flat = tensor.detach().reshape(-1)
+        numbers = flat[:: max(1, flat.numel() // NUMBERS)][:NUMBERS].clone()
+        return (id(tensor), tensor._version), numbers
 
     def _found(self) -> Any:
         """What lies there now, maybe another tensor than before."""
@@ -81,6 +90,34 @@ class Copy:
         return float(median(counted.values())) if counted else None
 
 
+class Kept(Copy):
+    """A tensor that a called network keeps beside its weights.
+
+    Its sum tells a move of any part of it, and its version tells nothing: where replicas are
+    kept alike it is written anew with each call. An attribute that is no buffer has to stay the
+    same tensor: another one each time is the latest result, which many keep to look at.
+    """
+
+    def __init__(self, name: str, holder: Any, attribute: str, is_buffer: bool) -> None:
+        super().__init__(name, None, ())
+        self._holder, self._attribute = weakref.ref(holder), attribute
+        self._is_buffer = is_buffer
+        self._places: set[int] = set()
+
+    def _found(self) -> Any:
+        tensor = getattr(self._holder(), self._attribute)
+        self._places.add(id(tensor))
+        return tensor
+
+    def _state(self, tensor: Any) -> tuple[Any, Any]:
+        return None, tensor.detach().double().sum().reshape(1)
+
+    def moves(self) -> float | None:
+        """Moves in an update; None where the tensor was replaced."""
+        replaced = not self._is_buffer and len(self._places) > 1
+        return None if replaced else super().moves()
+
+
 def look(session: Session) -> None:
     """Look at each copy as a backward pass begins."""
     if not session.copies or session.capture is not None or session.updates > UPDATES:
@@ -96,23 +133,48 @@ def find(session: Session, optimizer: Any) -> None:
     """Find copies of the weights that `optimizer` moves; called in its first steps."""
     if session.updates not in LOOKS or session.capture is not None:
         return
+    if session.updates == LOOKS[0]:
+        session.copies += islice(_kept(session), KEPT)
     given = [weight for group in optimizer.param_groups for weight in group["params"]]
     weights = [each for each in given if each.requires_grad]  # a frozen one may be a copy
     names = {copy.name for copy in session.copies}
     frame: Any = sys._getframe()
-    while frame is not None and len(session.copies) < COPIES:
+    most = len(session.copies) + COPIES
+    while frame is not None and len(session.copies) < most:
         if not call_sites.is_foreign(frame.f_code.co_filename):
             for name, steps in _copies(session.torch, variables_of(frame), weights):
-                if name not in names and len(session.copies) < COPIES:
+                if name not in names and len(session.copies) < most:
                     names.add(name)
                     session.copies.append(Copy(name, frame.f_code, steps))
         frame = frame.f_back
 
 
-def content(session: Session) -> dict[str, float]:
-    """Moves of each copy in an update."""
-    moves_by_copy = {copy.name: copy.moves() for copy in session.copies}
-    return {name: moves for name, moves in moves_by_copy.items() if moves is not None}
+def _kept(session: Session) -> Iterator[Kept]:
+    """Floating tensors of called networks that are no weights and no normalisation's statistics."""
+    seen: set[int] = set()
+    for entry in session.modules:
+        network = entry.module()
+        for path, part in (
+            network.named_modules() if hasattr(network, "named_modules") else ()
+        ):
+            kinds = "".join(base.__name__ for base in type(part).__mro__)
+            if id(part) in seen or any(kind in kinds for kind in COUNTED_ELSEWHERE):
+                continue
+            seen.add(id(part))
+            for name, tensor in (*part._buffers.items(), *vars(part).items()):
+                if isinstance(tensor, session.torch.Tensor) and tensor.is_floating_point():
+                    place = ".".join(filter(None, (type(network).__name__, path, name)))
+                    yield Kept(place, part, name, name in part._buffers)
+
+
+def content(session: Session) -> tuple[dict[str, float], dict[str, float]]:
+    """Moves in an update of each copy, and of each tensor that is kept beside weights."""
+    found: tuple[dict[str, float], dict[str, float]] = ({}, {})
+    for copy in session.copies:
+        moves = copy.moves()
+        if moves is not None:
+            found[isinstance(copy, Kept)][copy.name] = moves
+    return found
 
 
 def variables_of(frame: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ write into gradients too, as DDP does, or where a look may be traced or costs, n
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from statistics import median
 from typing import Any, Callable
@@ -43,6 +44,8 @@ class Watched:
         """Its optimizer steps: what moves then is no edit, however often a closure runs."""
         self._passes: Counter[int] = Counter()
         """Backward passes of each update in which hooks of the program got the gradient."""
+        self.lengths: list[Any] = []
+        """Of its gradient, as its optimizer takes it."""
         self._handles = [
             weight.register_hook(self._before_backward),
             weight.register_post_accumulate_grad_hook(self._after_backward),
@@ -91,6 +94,8 @@ class Watched:
 
     def begin_step(self) -> None:
         self.look()
+        if _is_plain(self._session.torch, self._weight.grad):
+            self.lengths.append(self._weight.grad.detach().norm())
         self._stepping, self._left = True, {}
 
     def end_step(self) -> None:
@@ -154,6 +159,9 @@ def _differ(left: Any, found: Any) -> bool:
 
 def stepping(session: Session, optimizer: Any) -> None:
     """An optimizer is about to take the gradients."""
+    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+    parts = session.gradient_parts.setdefault(id(optimizer), [])
+    parts.append(sum(weight.grad is not None for weight in weights))
     for watched in list(session.watched):
         if watched.number == id(optimizer):
             watched.carefully(watched.begin_step)
@@ -185,6 +193,17 @@ def _watch(session: Session, optimizer: Any) -> None:
         watched = Watched(session, optimizer, weight)
         session.watched.append(watched)
         session.edited.append(watched)
+
+
+def gradients(session: Session) -> dict[str, float | None]:
+    """Weights with a gradient in an update, and the length of a watched weight's gradient."""
+    parts = max(session.gradient_parts.values(), key=len, default=[])
+    lengths: list[Any] = next((watched.lengths for watched in session.edited), [])
+    length = float(median(map(float, lengths))) if lengths else math.nan
+    return {
+        "parts": float(median(parts)) if parts else None,
+        "gradient": length if math.isfinite(length) else None,
+    }
 
 
 def content(session: Session) -> dict[str, float]:

@@ -173,6 +173,8 @@ class Session:
         """Backward passes at which they were looked at."""
         self.edited: list[Any] = []
         """Weights of which the program's own edits were counted."""
+        self.gradient_parts: dict[int, list[int]] = {}
+        """By optimizer: weights with a gradient at each of its first steps."""
         self.watched: list[Any] = []
         """Those of them that are still looked at."""
         self.rows_left = ROWS

@@ -74,6 +74,8 @@ class Pass:
         self.whole = False
         self.generators: Any = None
         """State of the process's own random generators as the latest batch came."""
+        self.updates = 0
+        """Updates before it, and once it ended, inside it."""
         self.start: dataset_state.State = {}
         self.end: dataset_state.State = {}
 
@@ -82,6 +84,7 @@ class Pass:
             "drawn": _told(self.drawn),
             "came": _told(self.came),
             "whole": self.whole,
+            "updates": self.updates if self.whole else None,
         }
 
 
@@ -473,6 +476,7 @@ def begins(session: Session, facts: dict[str, Any], iterator: Any, loader: Any) 
         iterator.__dict__[CURRENT] = LATER
         return
     current = iterator.__dict__.setdefault(CURRENT, Pass())
+    current.updates = session.updates
     current.start = state_of(session, loader.dataset, loader.collate_fn)
     if work.passes:
         before = work.passes[-1]
@@ -558,7 +562,7 @@ def ended(session: Session, iterator: Any) -> None:
     """The pass ended by itself."""
     current = iterator.__dict__.get(CURRENT)
     if current not in (None, LATER):
-        current.whole = True
+        current.whole, current.updates = True, session.updates - current.updates
         current.end = state_of(session, iterator._dataset, iterator._collate_fn)
 
 
@@ -647,14 +651,17 @@ def content(session: Session) -> dict[str, Any]:
     kept = max(session.rates.values(), key=len, default=[])
     rates, schedule, averaged, losses, _ = zip(*kept) if kept else ((), (), (), (), ())
     known = session.batch_statistics
+    copies, beside = copied_weights.content(session)
     return {
         "rates": rates,
         "other_rates": _other_rates(session, kept),
         "schedule": schedule,
         "averages": averaged,
-        "copies": copied_weights.content(session),
+        "copies": copies,
+        "beside": beside,
         "counts": batch_counts.content(session),
         "edits": own_edits.content(session),
+        **own_edits.gradients(session),
         "losses": list(_losses_of_updates(session, losses)),
         "settings": session.optimizer_settings,
         "batch_statistics": batch_statistics(session) if known is None else known,

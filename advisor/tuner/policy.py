@@ -207,6 +207,12 @@ RATE_TIE = 1e-9
 over 10 million steps has moved by 4e-8 at the fifth."""
 FEWEST_UPDATES = 3
 """Updates whose losses are compared at least: fewer tell no spread."""
+UPDATES_OF_PASS_TIE = 0.05
+"""Updates of a pass are as many within this share: what fills no update is carried on, or not."""
+FILES_OF_BATCH_TIE = 0.2
+"""Files of a batch are as many within this share, as a window cuts one at each end."""
+GRADIENT_TIE, SUMS_TIE = 1.5, 0.5
+"""Gradients of other samples differ in length by less; and their losses, as a share."""
 LOSS_TIE, LOSS_SIGMAS = 0.1, 3.0
 """Losses of updates that differ by less are one: relative, and in standard errors."""
 EQUAL_RUNS_TIE, SAME_ITEMS_TIE = 1e-4, 0.03

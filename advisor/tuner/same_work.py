@@ -163,6 +163,23 @@ def shorter_passes(compared: Compared) -> Differences:
         yield suggested("items-missing", why)
 
 
+def updates_of_a_pass(compared: Compared) -> Differences:
+    """Another number of updates in a whole pass: each may drop what fills no update."""
+    if not moved_batch(compared) or not compared.before.trains:
+        return
+    old, new = (
+        [each.updates for each in loader_of(run).passes if each.updates]
+        for run in ends(compared)
+    )
+    if (
+        old
+        and new
+        and abs(fmean(new) - fmean(old)) > policy.UPDATES_OF_PASS_TIE * fmean(old)
+    ):
+        why = f"A pass has {fmean(new):g} updates, where it had {fmean(old):g}."
+        yield suggested("update-samples", why)
+
+
 def dropped_items(compared: Compared) -> Differences:
     """Items of an incomplete last batch that a training never sees: the same ones in each pass."""
     before, after = compared.before, compared.after
@@ -455,6 +472,21 @@ def other_updates(compared: Compared) -> Differences:
         )
 
 
+def other_parts(compared: Compared) -> Differences:
+    """Fewer weights that an update moves, as where each batch is of one task.
+
+    Where it is another number from run to run, as of layers that are left out by chance, it tells
+    nothing.
+    """
+    if not moved_batch(compared):
+        return
+    known = {updates_of(run).parts for run in compared.originals}
+    old, new = known.pop(), updates_of(compared.after).parts
+    if not known and old and new and abs(new - old) > policy.SAMPLES_TIE * old:
+        why = f"An update has gradients of {new:g} weights, where it had {old:g}."
+        yield suggested("update-samples", why)
+
+
 def other_rates(compared: Compared) -> Differences:
     """Another learning rate at the same update; none where equal runs differ by themselves."""
     originals, after = compared.originals, compared.after
@@ -554,6 +586,40 @@ def other_averages(compared: Compared) -> Differences:
             yield suggested("running-average", f"{name} moves {times}.")
 
 
+def other_buffers(compared: Compared) -> Differences:
+    """Another number of moves in an update of what networks keep beside their weights."""
+    if not moved_batch(compared):
+        return
+    old, new = (updates_of(run).beside for run in ends(compared))
+    for name in sorted(old.keys() & new.keys()):
+        if old[name] != new[name]:
+            times = f"{new[name]:g} times an update where it moved {old[name]:g} times"
+            yield suggested("running-average", f"`{name}` moves {times}.")
+            return
+
+
+def other_files(compared: Compared) -> Differences:
+    """Files of an inference that hold a batch each."""
+    before, after = ends(compared)
+    if not moved_batch(compared) or before.trains or after.trains:
+        return
+    old, new = (files_of_a_batch(run) for run in ends(compared))
+    alike = old and new and abs(new - old) <= policy.FILES_OF_BATCH_TIE * old
+    if alike and (before.effects.batch or 0) > 1:
+        held = [run.effects.batch or 0 for run in ends(compared)]
+        why = f"A file holds {held[1]:g} items, where it held {held[0]:g}."
+        yield suggested("results", why)
+
+
+def files_of_a_batch(run: Run) -> float | None:
+    """Files that a batch leaves; None where too few were left to tell."""
+    files, batch = run.files_in_window or 0, run.effects.batch
+    items = min(run.units, run.whole_units)
+    return (
+        files * batch / items if batch and items and files >= policy.ENOUGH_FILES else None
+    )
+
+
 def other_counts(compared: Compared) -> Differences:
     """A number that counts batches, and by which the program computes."""
     if not moved_batch(compared):
@@ -649,7 +715,13 @@ def other_losses(compared: Compared) -> Differences:
     """
     if not moved_batch(compared):
         return
-    known = [updates_of(run).losses for run in (*compared.originals, compared.after)]
+    known = [losses_of(run) for run in (*compared.originals, compared.after)]
+    if is_divided_at_the_update(compared):
+        runs = (*compared.originals, compared.after)
+        known = [
+            [loss / (run.effects.accumulation or 1) for loss in losses]
+            for run, losses in zip(runs, known, strict=True)
+        ]
     size = min(map(len, known))
     if not any(known) and len(updates_of(compared.after).rates) >= policy.FEWEST_UPDATES:
         why = "No loss of an update was seen, so nothing tells whether it depends on the batch."
@@ -678,6 +750,25 @@ def other_losses(compared: Compared) -> Differences:
     if abs(fmean(new) - fmean(means)) > allowed:
         shown = f"{fmean(new):.3g} where it was {fmean(means):.3g}"
         yield suggested("loss-of-update", f"The first updates have a loss of {shown}.")
+
+
+def losses_of(run: Run) -> Sequence[float]:
+    return updates_of(run).losses
+
+
+def is_divided_at_the_update(compared: Compared) -> bool:
+    """True if gradients of equal length come of summed losses: they are divided in between.
+
+    The losses of an update are then as many times larger as there are batches in it.
+    """
+    old, new = (run.effects.accumulation or 1.0 for run in ends(compared))
+    lengths = [updates_of(run).gradient for run in (*compared.originals, compared.after)]
+    sums = [sum(losses_of(run)[: policy.FEWEST_UPDATES]) for run in ends(compared)]
+    if max(old, new) < 2 * min(old, new) or not all(lengths) or not all(sums):
+        return False
+    *known, length = (float(each or 0) for each in lengths)
+    alike = max(known[-1], length) < policy.GRADIENT_TIE * min(known[-1], length)
+    return alike and abs(sums[1] * old / (sums[0] * new) - 1) <= policy.SUMS_TIE
 
 
 def is_repeatable(compared: Compared, losses: Sequence[Sequence[float]]) -> bool:
@@ -818,16 +909,20 @@ RULES: tuple[Rule, ...] = (
     other_passes,
     frozen_passes,
     shorter_passes,
+    updates_of_a_pass,
+    other_files,
     dropped_items,
     changed_state,
     hidden_cache,
     set_by_program,
     set_by_loop,
     other_updates,
+    other_parts,
     other_rates,
     other_settings,
     other_schedule,
     other_averages,
+    other_buffers,
     other_counts,
     other_lengths,
     other_edits,

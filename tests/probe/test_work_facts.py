@@ -191,6 +191,10 @@ def test_items_and_updates_are_told_as_seen() -> None:
         ("unseen-loss", "loss-of-update"),
         ("in-order", "items-missing"),
         ("target-inside", "running-average"),
+        ("keeps-an-average", "running-average"),
+        ("keeps-a-queue", "running-average"),
+        ("in-turn", "update-samples"),
+        ("left-over", "update-samples"),
     ],
 )
 def test_what_follows_the_batch_in_an_update_is_told_by_its_cause(how, cause) -> None:
@@ -205,6 +209,8 @@ def test_what_follows_the_batch_in_an_update_is_told_by_its_cause(how, cause) ->
         "shared",
         "schedule-of-updates",
         "watched",
+        "divided",
+        "keeps-the-latest",
         *(f"each-update-{k}" for k in ("listed", "shadow", "copied")),
         *(f"edits-each-update-{k}" for k in ("clip", "clamp", "noise", "decay")),
     ],
@@ -313,6 +319,12 @@ LOOPS = {
     for _ in range(len(data) // batch):
         infer(next(batches)[0])
 """,
+    "a break of another mode": """
+    for number, (x,) in enumerate(loader):
+        if batch > 100 and number == 24:
+            break
+        infer(x)
+""",
     "a number of items": """
     seen = 0
     for x, in loader:
@@ -328,13 +340,17 @@ LOOPS = {
 }
 
 
+ALL_DATA = (
+    "the data", "a range over the data", "a break of another mode", "a number of items", "slices",
+)  # fmt: skip
+
+
 @pytest.mark.parametrize("loop", LOOPS)
 def test_a_loop_that_ends_after_so_many_batches_is_told(loop) -> None:
     """With batches of 16 for 4 it goes through other items; one that follows the batch does not."""
-    several = ("the data", "a range over the data", "a number of items", "slices")
     found = same_work.differences([limited(loop, 4)], limited(loop, 16))
     told = [each.sentence for each in found if "ends a loop after" in each.sentence]
-    assert bool(told) is (loop not in several), told
+    assert bool(told) is (loop not in ALL_DATA), told
 
 
 def limited(loop: str, batch: int) -> Run:
