@@ -1,9 +1,13 @@
 """Programs whose true effect of each setting is known: what does `optimize` write?
 
     python -m benchmarks.same_work [NAME ...] [--budget 75s] [--jobs 2] [--harmful | --free]
+    python -m benchmarks.same_work --observed [NAME ...]
 
 Each program of `programs.py` is tuned in a folder of its own. A harmful value that was written is
 a fault, whatever it gains. A gain that changes nothing of the work should be written.
+
+With `--observed` nothing is searched or written: two runs of the original and one of a changed
+config are compared, as every trial of a search is. It takes seconds a program.
 """
 
 import argparse
@@ -22,6 +26,7 @@ from typing import Any
 import yaml
 
 from advisor.errors import OPTIMIZE_EXIT_CODES
+from benchmarks.same_work import observed
 from benchmarks.same_work.programs import PROGRAMS, Program
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -137,6 +142,7 @@ def main() -> int:
     """Print a row for each program, then the counts; 1 where harm was written."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--observed", action="store_true", help="compare single runs")
     parser.add_argument("--budget", default="75s")
     parser.add_argument("--jobs", type=int, default=1, help="calls side by side")
     kinds = parser.add_mutually_exclusive_group()
@@ -144,6 +150,8 @@ def main() -> int:
     kinds.add_argument("--free", action="store_true")
     args = parser.parse_args()
     programs = chosen(args.names, harmful=args.harmful, free=args.free)
+    if args.observed:
+        return observed.main(programs)
     print("| program | truth | verdict | s | written | claimed | right |")
     print("|:--|:--|:--|--:|:--|--:|:--|")
     outcomes: list[Outcome] = []

@@ -5,12 +5,16 @@ the machine. Harm is known by construction too: a dataset that does not ask for 
 everything in each of them, whatever a clock says of it.
 
 A program is put together from a head, data, and a loop, as people write it: one file that reads a
-YAML config.
+YAML config. Others stand in `written/` as somebody wrote them who looked for faults of this kind:
+what they do is told by their own counts, with COUNT=1 in the environment, before and after.
 """
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from pathlib import Path
 from textwrap import dedent, indent
+
+import yaml
 
 HEAD = """\
 import itertools, random, sqlite3, sys, time
@@ -44,6 +48,27 @@ class Program:
     """Setting to the gain that it gives without any change of the work."""
     harmless: Collection[int] = ()
     """Values of a harmful setting that do no harm."""
+    told: dict[str, object] = field(default_factory=dict)
+    """A change whose effect is told by the program's own counts."""
+
+    @property
+    def changed(self) -> dict[str, object]:
+        """Config with one change of the settings that are harmful or free."""
+        return {**self.config, **(self.told or changes(self.config, self.harmful or self.free))}
+
+
+def changes(config: dict[str, object], settings: Collection[str]) -> dict[str, object]:
+    """Other values of these settings, as a search would try them."""
+    found: dict[str, object] = {}
+    if "num_workers" in settings:
+        found["num_workers"] = 0 if config["num_workers"] else 2
+    if "batch_size" in settings:
+        batch = config["batch_size"]
+        assert isinstance(batch, int)
+        found["batch_size"] = 16 * batch
+        found |= {"accumulation": 1} if "accumulation" in config else {}
+    found |= {name: not config[name] for name in settings if type(config[name]) is bool}
+    return found
 
 
 NETWORK = "net = nn.Sequential(nn.Linear(16, 32), nn.LayerNorm(32), nn.Linear(32, 1))"
@@ -1421,4 +1446,29 @@ FREE = (
     ),
 )
 
-PROGRAMS = (*WORKERS_HARM, *UPDATES_HARM, *FREE)
+FREE_GAINS = {"batch_size": 8.0, "num_workers": 1.8}
+"""Gains of the free programs in `written/`, whose waits are alike."""
+
+
+def written(path: Path) -> Program:
+    """Program of a file, whose docstring ends in the truth and in its settings."""
+    source = path.read_text()
+    words, _, settings = source.split('"""')[1].rpartition("\n\n")
+    truth, *lines = settings.strip().splitlines()
+    pairs = [line.split(": ", 1) for line in lines]
+    config = {name: yaml.safe_load(value.split(" -> ")[0]) for name, value in pairs}
+    told = {n: yaml.safe_load(v.split(" -> ")[1]) for n, v in pairs if " -> " in v}
+    (setting, *_) = told
+    is_free = truth == "free"
+    return Program(
+        name=path.stem,
+        source=source,
+        config=config,
+        harmful={} if is_free else {setting: " ".join(words.split())},
+        free={setting: FREE_GAINS[setting]} if is_free else {},
+        told=told,
+    )
+
+
+WRITTEN = tuple(map(written, sorted((Path(__file__).parent / "written").glob("*.py"))))
+PROGRAMS = (*WORKERS_HARM, *UPDATES_HARM, *FREE, *WRITTEN)
