@@ -29,12 +29,10 @@ PLACES = 8
 """Elements of a container that are read, evenly spread."""
 COUNTED = 100_000
 """Longest list whose empty places are counted: 3 ms."""
-METHODS = (
+METHODS: tuple[str, ...] = (
     "__getitem__", "__getitems__", "__iter__", "__call__", "forward",
 )  # fmt: skip
 """Where items are made; what these functions name is a part of the state."""
-SHARED = ("multiprocessing", "ctypes", "mmap", "_thread", "threading", "logging", "_io")
-"""Modules whose objects are shared with copies, or tell nothing."""
 WRAPPERS = "torch.utils.data"
 """Module of torch's datasets, which are parts of the program's."""
 
@@ -49,6 +47,8 @@ HOLDERS = (
 )
 """Libraries' classes that hold a program's settings: their attributes are the program's own."""
 
+CODE = (types.FunctionType, types.MethodType, functools.partial)
+"""What is called, and may hold more than itself."""
 CONTAINERS = (dict, list, tuple, deque, set, frozenset)
 """Their own methods read the program's subclasses too, whose `__getitem__` may decode or draw."""
 
@@ -59,7 +59,7 @@ State = dict[str, "tuple[str, Any]"]
 def read(roots: dict[str, Any]) -> State:
     """Read what the `roots` hold, each with its path."""
     state: State = {}
-    for path, value, is_own in _walk(roots):
+    for path, value, is_own in Walk(roots):
         generator = generator_state(value)
         if generator is not None:
             state[path] = ("generator", generator)
@@ -71,60 +71,101 @@ def read(roots: dict[str, Any]) -> State:
     return state
 
 
-def _walk(roots: dict[str, Any]) -> Iterator[tuple[str, Any, bool]]:
+class Walk:
     """Path and value of the parts, each once, and whether the program's own code made it.
 
     Breadth first: where a dataset has more parts than MOST, those near to it are read, and they
     are likelier than deep ones to be what items depend on.
     """
-    seen: set[int] = set()
-    queue = deque((path, value, 0, True) for path, value in roots.items())
-    left = MOST
-    while queue and left:
-        path, value, depth, own = queue.popleft()
-        left -= 1
-        ends = _is_plain(value) or generator_state(value) is not None
-        if not ends and id(value) in seen:
-            continue
-        yield path, value, own
-        if not ends and depth < DEPTH:
-            queue.extend(
-                (f"{path}.{name}", part, depth + 1, own and is_own)
-                for name, part, is_own in _parts(value)
-            )
-        seen.add(id(value))
+
+    def __init__(self, roots: dict[str, Any]) -> None:
+        self._roots = roots
+        self.whole = True
+        """No part was left out."""
+
+    def __iter__(self) -> Iterator[tuple[str, Any, bool]]:
+        seen: set[int] = set()
+        queue = deque((path, value, 0, True) for path, value in self._roots.items())
+        left = MOST
+        while queue and left:
+            path, value, depth, own = queue.popleft()
+            left -= 1
+            ends = _is_plain(value) or generator_state(value) is not None
+            if not ends and id(value) in seen:
+                continue
+            yield path, value, own
+            if not ends and depth < DEPTH:
+                queue.extend(
+                    (f"{path}.{name}", part, depth + 1, own and is_own)
+                    for name, part, is_own in _parts(value)
+                )
+            self.whole = self.whole and (ends or depth < DEPTH) and not _has_more(value)
+            seen.add(id(value))
+        self.whole = self.whole and not queue
+
+
+def _has_more(value: Any) -> bool:
+    """Return True for a container of objects that are not all read."""
+    if not isinstance(value, CONTAINERS) or _size(value) <= PLACES:
+        return False
+    some = [part for _, part, _ in itertools.islice(_parts(value), PLACES)]
+    return not all(map(_is_plain, some))
 
 
 def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, (bool, int, float, str, bytes))
 
 
-def settable(roots: dict[str, Any]) -> tuple[set[str], set[str]]:
-    """Attributes that the making of items reads, and methods that set some beside it."""
-    attributes: set[str] = set()
-    methods: set[str] = set()
+def settable(roots: dict[str, Any]) -> loop_code.Settable:
+    """What the making of items reads, and what sets it."""
+    walk = Walk(roots)
+    objects: dict[int, bool] = {}
     held: set[str] = set()
     named: set[str] = set()
-    for _, value, own in _walk(roots):
-        kind = type(value)
-        if own and kind.__name__ in HOLDERS:
-            held |= {name for name in getattr(value, "__dict__", {}) if type(name) is str}
-        if not own or not _is_own(kind) or kind.__module__.startswith(WRAPPERS):
+    methods: set[str] = set()
+    variables: set[tuple[int, str]] = set()
+    for _, value, own in walk:
+        if _is_plain(value):
             continue
-        making = {name for method in _methods(kind) for name in method.__code__.co_names}
-        making |= {method.__name__ for method in _methods(kind)}
+        owner = value.__self__ if isinstance(value, types.MethodType) else value
+        kind = type(owner)
+        is_own, is_held = _is_own(kind), kind.__name__ in HOLDERS
+        data = is_own or is_held or isinstance(owner, (*CONTAINERS, *CODE, type))
+        objects[id(owner)] = not data
+        if own and (is_own or is_held):
+            objects.update((id(base), False) for base in kind.__mro__ if _is_own(base))
+            held |= {name for name, _, _ in _attributes(owner, kind)}
+        making: set[str] = set()
+        for function in _functions_of(value) if own else ():
+            code = function.__code__
+            making |= names_of(code) | {function.__name__}
+            variables |= {(id(function.__globals__), name) for name in globals_of(code)}
+            variables |= {(0, name) for name in code.co_freevars}
         named |= making
-        attributes |= making & {name for name, _, _ in _attributes(value, kind)}
-        methods |= {
-            name
-            for base in kind.__mro__
-            if _is_own(base) and not base.__module__.startswith(WRAPPERS)
-            for name, function in vars(base).items()
-            if not name.startswith("__")
-            and name not in making
-            and loop_code.sets_state(function)
-        }
-    return attributes | (held & named), methods
+        if own and is_own:
+            methods |= set(_setters(kind)) - making
+    return loop_code.Settable(objects, walk.whole, held & named, methods, variables)
+
+
+def _setters(kind: type) -> Iterator[str]:
+    """Names of a class's methods that set state."""
+    for base in kind.__mro__:
+        if _is_own(base) and not base.__module__.startswith(WRAPPERS):
+            for name, function in vars(base).items():
+                if not name.startswith("__") and loop_code.sets_state(function):
+                    yield name
+
+
+def _functions_of(value: Any) -> list[types.FunctionType]:
+    """Functions of the program that make items: those of an object or a method, or itself."""
+    if isinstance(value, types.FunctionType):
+        return [value] if _written_here(value) else []
+    owner, first = value, METHODS
+    if isinstance(value, types.MethodType):
+        owner, first = value.__self__, (value.__func__.__name__,)
+    kind = type(owner)
+    own = _is_own(kind) and not kind.__module__.startswith(WRAPPERS)
+    return _methods(kind, first) if own else []
 
 
 def unread(roots: dict[str, Any]) -> set[str]:
@@ -135,7 +176,7 @@ def unread(roots: dict[str, Any]) -> set[str]:
     """
     stored: set[str] = set()
     loaded: set[str] = set()
-    for _, value, own in _walk(roots):
+    for _, value, own in Walk(roots):
         kind = type(value)
         for method in _methods(kind) if own and _is_own(kind) else ():
             sets, reads = loop_code.attributes(method.__code__)
@@ -299,8 +340,7 @@ def _parts(value: Any) -> Iterator[tuple[str, Any, bool]]:
         if kind not in CONTAINERS:
             yield from _attributes(value, kind)
     elif isinstance(value, types.MethodType):
-        yield "self", value.__self__, True
-        yield from _named(value.__func__)
+        yield from _of_method(value)
     elif isinstance(value, types.FunctionType):
         yield from _named(value)
     elif kind.__name__ == "partial":
@@ -310,10 +350,26 @@ def _parts(value: Any) -> Iterator[tuple[str, Any, bool]]:
     elif isinstance(value, type):
         for name, part in _containers(value):
             yield name, part, True
-    elif isinstance(value, types.ModuleType) or kind.__module__.startswith(SHARED):
+    elif isinstance(value, types.ModuleType) or kind.__module__.startswith(
+        loop_code.SHARED
+    ):
         return
     else:
         yield from _attributes(value, kind)
+
+
+def _of_method(method: types.MethodType) -> Iterator[tuple[str, Any, bool]]:
+    """What a bound method names: a trainer that makes batches holds its optimizer as well."""
+    owner, kind = method.__self__, type(method.__self__)
+    if not _is_own(kind):
+        yield "self", owner, True
+    else:
+        functions = _functions_of(method)
+        named = frozenset().union(*(names_of(each.__code__) for each in functions))
+        for name, part, is_own in _attributes(owner, kind):
+            if name in named:
+                yield f"self.{name}", part, is_own
+    yield from _named(method.__func__)
 
 
 def _attributes(value: Any, kind: type) -> Iterator[tuple[str, Any, bool]]:
@@ -350,16 +406,16 @@ def _containers(kind: type) -> Iterator[tuple[str, Any]]:
             yield name, part
 
 
-def _methods(kind: type) -> list[types.FunctionType]:
+def _methods(kind: type, first: tuple[str, ...] = METHODS) -> list[types.FunctionType]:
     """Functions that make items, and methods of the class that they name."""
     methods: list[types.FunctionType] = []
-    names = list(METHODS)
+    names = list(first)
     for name in names:
         method = getattr(kind, name, None)
         if isinstance(method, types.FunctionType) and _written_here(method):
             methods.append(method)
             if len(names) < 4 * PLACES:
-                names.extend(name for name in method.__code__.co_names if name not in names)
+                names.extend(sorted(names_of(method.__code__) - set(names)))
     return methods
 
 
@@ -388,19 +444,30 @@ def _named(function: Any) -> Iterator[tuple[str, Any, bool]]:
 @functools.lru_cache(maxsize=None)
 def globals_of(code: types.CodeType) -> tuple[str, ...]:
     """Global variables that `code` reads; `co_names` has its attributes, too."""
-    reads = (
+    reads = [
         instruction.argval
         for instruction in dis.get_instructions(code)
         if instruction.opname == "LOAD_GLOBAL"
-    )
+    ]
+    for constant in code.co_consts:  # functions inside, and comprehensions
+        reads += globals_of(constant) if isinstance(constant, types.CodeType) else ()
     return tuple(dict.fromkeys(reads))
+
+
+@functools.lru_cache(maxsize=None)
+def names_of(code: types.CodeType) -> frozenset[str]:
+    """Attributes and variables outside that `code` names."""
+    inner = [names_of(part) for part in code.co_consts if isinstance(part, types.CodeType)]
+    return frozenset(code.co_names).union(*inner)
 
 
 def _may_hold(part: Any) -> bool:
     """Return True for a function, and for what is no code: it may hold state."""
-    code = callable(part) and not isinstance(part, (types.FunctionType, type))
-    kept = hasattr(type(part), "cache_info") or generator_state(part) is not None
-    return part is not None and (kept or not code)
+    kind = type(part)
+    code = callable(part) and not isinstance(part, (*CODE, type)) and not _is_own(kind)
+    network = hasattr(kind, "forward")
+    kept = hasattr(kind, "cache_info") or generator_state(part) is not None
+    return part is not None and (kept or network or not code)
 
 
 def _is_written_here(module: types.ModuleType) -> bool:

@@ -1,9 +1,4 @@
-"""What the program's code sets in the loops around a pass over its data.
-
-A short trial may never reach a second pass. That the dataset is told something between passes
-(`dataset.epoch = epoch`, `dataset.set_epoch(epoch)`) then stands in the code only: in a loop
-that encloses the line which begins the pass.
-"""
+"""Names in the program's code: what it sets, reads, and only adds to."""
 
 from __future__ import annotations
 
@@ -13,7 +8,7 @@ import functools
 import os
 import sys
 import types
-from typing import Any, Iterator
+from typing import Any, Iterator, NamedTuple
 
 from . import call_sites
 
@@ -22,24 +17,47 @@ MODULES = 200
 """Modules of a program that are parsed: 1 s at most. Judgement."""
 LOADS = ("LOAD_ATTR", "LOAD_METHOD")
 """Names of Python's instructions; before 3.12 a method is loaded by one of its own."""
+SHARED = ("multiprocessing", "ctypes", "mmap", "_thread", "threading", "logging", "_io")
+"""Modules whose objects are shared with copies, or tell nothing."""
+UNKNOWN: Any = object()
+"""Value of an expression that only running it would tell."""
 
 
-def around() -> tuple[set[str], set[str]]:
-    """Attributes that are set, and those that are read or called, in loops under way.
+class Settable(NamedTuple):
+    """What the making of items reads, so that whoever sets it changes items."""
 
-    Only functions of the program's own are looked at, each in the loops that enclose the
-    instruction at which it waits.
-    """
-    stored: set[str] = set()
-    loaded: set[str] = set()
-    frame: Any = sys._getframe()
-    while frame is not None:
-        if not call_sites.is_foreign(frame.f_code.co_filename):
-            sets, loads = _in_loops(frame.f_code, frame.f_lasti)
-            stored |= sets
-            loaded |= loads
-        frame = frame.f_back
-    return stored, loaded
+    objects: dict[int, bool]
+    """Objects that the dataset reaches, by their ids, and whether their class is a library's."""
+    whole: bool
+    """They are all known: a dataset of many parts is known by its first ones."""
+    attributes: set[str]
+    """Attributes of theirs that the program's code for making items reads."""
+    methods: set[str]
+    """Methods that set state beside it."""
+    variables: set[tuple[int, str]]
+    """Variables outside that it reads: id of their module's dictionary, or 0, and name."""
+
+    def reaches(self, value: Any) -> bool | None:
+        """True for what the dataset reaches; None where that cannot be told."""
+        if value is UNKNOWN or isinstance(value, types.ModuleType):
+            return None
+        if type(value).__module__.startswith(SHARED) or is_shared(value):
+            return False
+        return True if id(value) in self.objects else None if not self.whole else False
+
+    def is_set(self, owner: Any, name: str) -> bool:
+        """Return True if setting the attribute of that owner changes what items are made of."""
+        reached = self.reaches(owner)
+        of_library = reached and self.objects[id(owner)]
+        return reached is not False and (bool(of_library) or name in self.attributes)
+
+
+def is_shared(value: Any) -> bool:
+    """Return True for an array in memory that workers share with the program."""
+    try:
+        return type(value).__name__ == "memmap" or bool(value.is_shared())
+    except Exception:  # it is none
+        return False
 
 
 def by_hooks(loaded: set[str], wanted: set[str]) -> set[str]:
@@ -60,31 +78,6 @@ def by_hooks(loaded: set[str], wanted: set[str]) -> set[str]:
         if function in hooks
         for name in names & told
     }
-
-
-def inside() -> tuple[set[str], set[str]]:
-    """The same of the loop whose pass is about to begin.
-
-    That is the first `for` behind the instruction at which the innermost function of the program
-    waits: the iterator of its data is made just before it.
-    """
-    frame: Any = sys._getframe()
-    while frame is not None and call_sites.is_foreign(frame.f_code.co_filename):
-        frame = frame.f_back
-    if frame is None:
-        return set(), set()
-    stored, loaded = _in_next_loop(frame.f_code, frame.f_lasti)
-    return set(stored), set(loaded)
-
-
-@functools.lru_cache(maxsize=256)
-def _in_next_loop(code: types.CodeType, at: int) -> tuple[frozenset[str], frozenset[str]]:
-    """Names that are set, and loaded, in the first `for` of `code` from the offset `at` on."""
-    every = list(dis.get_instructions(code))
-    loop = next((i for i in every if i.opname == "FOR_ITER" and i.offset >= at), None)
-    body = [i for i in every if loop and loop.offset < i.offset < loop.argval]
-    stored = frozenset(i.argval for i in body if i.opname == SETS_ATTRIBUTE)
-    return stored, frozenset(i.argval for i in body if i.opname in LOADS)
 
 
 def read_by_program() -> set[str]:
@@ -173,30 +166,6 @@ def attributes(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
             stored |= sets
             loaded |= reads
     return frozenset(stored), frozenset(loaded)
-
-
-@functools.lru_cache(maxsize=256)
-def _in_loops(code: types.CodeType, at: int) -> tuple[frozenset[str], frozenset[str]]:
-    """Names that are set, and loaded, in the loops of `code` around the offset `at`."""
-    every = list(dis.get_instructions(code))
-    jumps = set(dis.hasjrel) | set(dis.hasjabs)
-    loops = [
-        (instruction.argval, instruction.offset)
-        for instruction in every
-        if instruction.opcode in jumps and instruction.argval <= at <= instruction.offset
-    ]
-    inside = [
-        instruction
-        for instruction in every
-        if any(a <= instruction.offset <= b for a, b in loops)
-    ]
-    stored = frozenset(
-        instruction.argval for instruction in inside if instruction.opname == SETS_ATTRIBUTE
-    )
-    loaded = frozenset(
-        instruction.argval for instruction in inside if instruction.opname in LOADS
-    )
-    return stored, loaded
 
 
 def sets_state(function: Any) -> bool:

@@ -26,6 +26,7 @@ from . import (
     dataset_state,
     loop_code,
     own_edits,
+    set_in_loops,
 )
 from .recorder import write_whole
 from .session import Session
@@ -496,13 +497,12 @@ def begins(session: Session, facts: dict[str, Any], iterator: Any, loader: Any) 
 
 def _look_around(work: LoaderWatch, loader: Any) -> None:
     """Note what the loops around the first pass, and the one over it, set of its dataset."""
-    stored, loaded = loop_code.around()
-    stored_inside, loaded_inside = loop_code.inside()
     roots = {"dataset": loader.dataset, "collate_fn": loader.collate_fn}
-    attributes, methods = dataset_state.settable(roots)
-    by_hooks = loop_code.by_hooks(loaded, attributes | methods)
-    work.set_around = sorted((stored & attributes) | (loaded & methods) | by_hooks)
-    work.set_inside = sorted((stored_inside & attributes) | (loaded_inside & methods))
+    state = dataset_state.settable(roots)
+    set_around, named = set_in_loops.around(state)
+    by_hooks = loop_code.by_hooks(named, state.attributes | state.methods)
+    work.set_around = sorted(set_around | by_hooks)
+    work.set_inside = sorted(set_in_loops.inside(state))
     work.unread = dataset_state.unread(roots)
 
 

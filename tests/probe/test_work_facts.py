@@ -57,6 +57,11 @@ def causes(before: Run, after: Run) -> list[str]:
         ("Inside-late", "set-by-program"),
         ("Namespaced", "set-by-program"),
         ("Namespaced-late", "set-by-program"),
+        ("Gauged", "set-by-program"),
+        ("Globally", "set-by-program"),
+        ("Named", "set-by-program"),
+        ("Called", "set-by-program"),
+        ("Transformed", "set-by-program"),
         ("PassEnding", "items-repeat"),
         ("EndlessAlike", "items-repeat"),
     ],
@@ -72,6 +77,7 @@ def test_workers_that_change_the_work_are_told_by_its_cause(name, cause) -> None
         *("Items", "Opening", "Held-reseeded", "Told", "Weighted", "Shared"),
         *("Parted", "Endless", "Dealt-dealt", "Piped"),
         *("Tallying", "MadeOfTorchsSeed", "Handles", "Drawing-bytorch"),
+        *("Updated",),
     ],
 )
 def test_workers_that_do_the_same_work_are_no_difference(name) -> None:
