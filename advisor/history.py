@@ -11,14 +11,14 @@ import json
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from advisor import clock, masking
+from advisor import clock, files, masking
 from advisor.model import Failure, MeasurePlan, Run
 from advisor.probe.recorder import VERSION
 
@@ -67,7 +67,7 @@ def program_key(cwd: Path, command: tuple[str, ...]) -> str:
     Files without `.py` are left out: programs write data and logs between their runs.
     """
     lines = installed_packages(command, cwd)
-    for path in _sources(cwd):
+    for path in files.sources(cwd):
         with contextlib.suppress(OSError):  # gone meanwhile
             stat = path.stat()
             lines.append(f"{path.relative_to(cwd)}\0{stat.st_size}\0{stat.st_mtime_ns}")
@@ -88,22 +88,6 @@ def installed_packages(command: tuple[str, ...], cwd: Path) -> list[str]:
             packages = sorted(prefix.glob("lib/python3*/*-packages/*-info"))
             lines += [f"{entry.parents[1].name}/{entry.name}" for entry in packages]
     return lines
-
-
-def _sources(folder: Path) -> Iterator[Path]:
-    for place, folders, files in os.walk(folder):
-        here = Path(place)
-        folders[:] = sorted(name for name in folders if _may_hold_sources(here / name))
-        for name in sorted(files):
-            path = here / name
-            if path.suffix == ".py" and name[0] != "." and not path.is_symlink():
-                yield path
-
-
-def _may_hold_sources(folder: Path) -> bool:
-    """False for hidden folders, caches and virtual environments."""
-    is_other = folder.name[0] == "." or folder.name in {"__pycache__", "node_modules"}
-    return not is_other and not os.path.exists(folder / "pyvenv.cfg")  # noqa: PTH110  never raises
 
 
 class History:

@@ -120,3 +120,20 @@ def _parent(folder: Path, name: str) -> Iterator[tuple[int, str]]:
     finally:
         for number in opened:
             os.close(number)
+
+
+def sources(folder: Path) -> Iterator[Path]:
+    """Python files below `folder`, but those of environments, caches and hidden folders."""
+    for place, folders, files in os.walk(folder):
+        here = Path(place)
+        folders[:] = sorted(name for name in folders if _may_hold_sources(here / name))
+        for name in sorted(files):
+            path = here / name
+            if path.suffix == ".py" and name[0] != "." and not path.is_symlink():
+                yield path
+
+
+def _may_hold_sources(folder: Path) -> bool:
+    """False for hidden folders, caches and virtual environments."""
+    is_other = folder.name[0] == "." or folder.name in {"__pycache__", "node_modules"}
+    return not is_other and not os.path.exists(folder / "pyvenv.cfg")  # noqa: PTH110  never raises

@@ -14,11 +14,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from advisor.config.leaves import Splice, spliced
 from advisor.config.python import Places
 from advisor.knobs.registry import loader_arguments
 from advisor.model import JsonScalar
+from advisor.patches import names
 
 LINES = re.compile(r"[^\n]*\n|[^\n]+")
 NO_LINE_END = "\\ No newline at end of file"
@@ -41,11 +43,18 @@ class PythonFile:
     code: str
     tree: ast.Module
     places: Places
+    path: Path
+    folder: Path
+    """Root of the program's own files."""
 
     @property
     def newline(self) -> str:
         """The file's line end."""
         return "\r\n" if "\r\n" in self.code else "\n"
+
+    def is_seen_elsewhere(self, binding: names.Binding) -> bool:
+        """True if other files of the program may read the name that `binding` binds."""
+        return names.is_seen_elsewhere(self.tree, binding, self.path, self.folder)
 
 
 Edit = Callable[[PythonFile], list[Splice] | None]
@@ -79,11 +88,15 @@ def loader_edit(
         return _set_arguments(source, loaders[0], values)
     called = {last_name(call.func) for call in here}
     phase = "train" if "train" in called else "eval"
-    names = ARGUMENTS | {"batch_size": f"per_device_{phase}_batch_size"}
+    spelled = ARGUMENTS | {"batch_size": f"per_device_{phase}_batch_size"}
     given = [c for c in calls if (last_name(c.func) or "").endswith("TrainingArguments")]
-    if len(given) != 1 or not called & TRAINER_METHODS or not values.keys() <= names.keys():
+    if (
+        len(given) != 1
+        or not called & TRAINER_METHODS
+        or not values.keys() <= spelled.keys()
+    ):
         return None
-    return _set_arguments(source, given[0], {names[n]: v for n, v in values.items()})
+    return _set_arguments(source, given[0], {spelled[n]: v for n, v in values.items()})
 
 
 def statement_edit(statement: str, source: PythonFile) -> list[Splice] | None:
@@ -119,31 +132,32 @@ def _set_arguments(
 
     What stands there must be a literal, or a name that is one. An expression may be needed as it
     is, and `*args` may hold any argument. `**options` may hold a name too, and a repeated one
-    raises: so missing names are put behind it in a dict, where the later value wins.
+    raises: so missing names are put behind it in a dict, where the later value wins. Only where
+    all of its keys are known, each value goes where its key stands.
     """
     splats = [keyword for keyword in call.keywords if keyword.arg is None]
-    named = {keyword.arg: keyword for keyword in call.keywords if keyword.arg}
     starred = any(isinstance(arg, (ast.Starred, ast.GeneratorExp)) for arg in call.args)
     if starred or len(splats) > 1 or len(call.args) > len(POSITIONS):
         return None
-    if values.get("num_workers") == 0 and (splats or NEEDS_WORKERS & named.keys()):
+    places: dict[str, Place] = {
+        word.arg: Place(word, "value") for word in call.keywords if word.arg
+    }
+    places |= {n: Place(call.args, at) for at, n in enumerate(POSITIONS[: len(call.args)])}
+    options = names.sole_options(source.tree, splats[0].value) if splats else None
+    if options is not None and not source.is_seen_elsewhere(options.binding):
+        places |= {key: Place(options.values, at) for key, at in options.keys.items()}
+        splats = []
+    if values.get("num_workers") == 0 and (splats or NEEDS_WORKERS & places.keys()):
         return None
     arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
     ends = [source.places.span(argument)[1] for argument in arguments]
     splices: list[Splice] = []
-    missing: dict[str, JsonScalar] = {}
-    for name, value in values.items():
-        position = POSITIONS.index(name) if name in POSITIONS else len(call.args)
-        if name in named:
-            written, named[name].value = named[name].value, ast.Constant(value)
-        elif position < len(call.args):
-            written, call.args[position] = call.args[position], ast.Constant(value)
-        else:
-            missing[name] = value
-            continue
-        if not isinstance(written, ast.Constant) and not _names_literal(source, written):
+    missing = {name: value for name, value in values.items() if name not in places}
+    for name in (name for name in values if name in places):
+        written = _replaced(source, places[name], values[name])
+        if written is None:
             return None
-        splices.append((*source.places.span(written), repr(value)))
+        splices.append((*source.places.span(written), repr(values[name])))
     if missing and splats:
         return splices + _override(source, splats[0], missing)
     if missing and ends:
@@ -156,36 +170,46 @@ def _set_arguments(
     return splices or None
 
 
-def _names_literal(source: PythonFile, written: ast.expr) -> bool:
-    """True for a name that the module binds to a literal, and nothing binds again.
+class Place(NamedTuple):
+    """Where an expression stands in the tree: an attribute of a node, or an item of a list."""
 
-    The call gets the value that was tried; other uses of the name keep theirs.
+    holder: ast.AST | list[ast.expr]
+    key: str | int
+
+    @property
+    def written(self) -> ast.expr:
+        if isinstance(self.holder, list):
+            return self.holder[int(self.key)]
+        expression: ast.expr = getattr(self.holder, str(self.key))
+        return expression
+
+    def put(self, value: JsonScalar) -> None:
+        if isinstance(self.holder, list):
+            self.holder[int(self.key)] = ast.Constant(value)
+        else:
+            setattr(self.holder, str(self.key), ast.Constant(value))
+
+
+def _replaced(source: PythonFile, place: Place, value: JsonScalar) -> ast.expr | None:
+    """Put `value` in the tree for the literal at `place`; what it replaces, None if uncertain.
+
+    A name that the file binds once, to a literal, stands for it. Is it used here alone, then its
+    own value changes, and no constant stays behind that says another. Else the call gets the
+    value that was tried, and other uses of the name keep theirs.
     """
-    if not isinstance(written, ast.Name):
-        return False
-    bound = [
-        node
-        for node in ast.walk(source.tree)
-        if (isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load))
-        or isinstance(node, (ast.arg, ast.alias, ast.Global, *DEFINED))
-    ]
-    names = [name for node in bound for name in _bound_by(node)]
-    literals = (
-        node
-        for node in source.tree.body
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
-    )
-    targets = [target for node in literals for target in node.targets]
-    once = names.count(written.id) == 1
-    return once and any(isinstance(t, ast.Name) and t.id == written.id for t in targets)
-
-
-def _bound_by(node: ast.AST) -> list[str]:
-    """Names that a node binds."""
-    if isinstance(node, ast.Global):
-        return node.names
-    names = [getattr(node, key, None) for key in ("id", "arg", "asname", "name")]
-    return [name for name in names if isinstance(name, str)][:1]
+    written = place.written
+    if isinstance(written, ast.Name):
+        binding = names.sole_binding(source.tree, written.id)
+        if binding is None or not isinstance(binding.value, ast.Constant):
+            return None
+        alone = names.binds_one(binding) and names.is_used_once(source.tree, written.id)
+        if alone and not source.is_seen_elsewhere(binding):
+            place = Place(binding, "value")
+    elif not isinstance(written, ast.Constant):
+        return None
+    written = place.written
+    place.put(value)
+    return written
 
 
 def _override(
@@ -336,7 +360,9 @@ def patch_of(path: Path, cwd: Path, edit: Edit) -> str | None:
     """
     try:
         old = path.read_bytes().decode()
-        source = PythonFile(code=old, tree=ast.parse(old), places=Places(old))
+        source = PythonFile(
+            code=old, tree=ast.parse(old), places=Places(old), path=path, folder=cwd
+        )
         splices = edit(source)
         new = spliced(old, splices or [])
         is_meant = ast.dump(ast.parse(new)) == ast.dump(source.tree)

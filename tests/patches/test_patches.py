@@ -39,10 +39,53 @@ LOADERS = [
         "from torch.utils.data import DataLoader as Feed\nl = Feed(ds, @)\n",
     ),
     (
-        "W = 0\nl = DataLoader(ds, num_workers=W)\n",
-        "W = 0\nl = DataLoader(ds, @)\n",
+        "W = 0\nl = DataLoader(ds, num_workers=W)\nprint(W)\n",
+        "W = 0\nl = DataLoader(ds, @)\nprint(W)\n",
+    ),
+    (
+        "V = W = 0\nl = DataLoader(ds, num_workers=W)\n",
+        "V = W = 0\nl = DataLoader(ds, @)\n",
+    ),
+    (
+        "W = 0\nl = DataLoader(ds, num_workers=W)\nglobals()['W']\n",
+        "W = 0\nl = DataLoader(ds, @)\nglobals()['W']\n",
+    ),
+    (
+        "o = {'a': 0}\nl = DataLoader(ds, **o); o\n",
+        'o = {\'a\': 0}\nl = DataLoader(ds, **{**o, "num_workers": 2, "pin_memory": True}); o\n',
+    ),
+    (
+        "o = {**p}\nl = DataLoader(ds, **o)\n",
+        'o = {**p}\nl = DataLoader(ds, **{**o, "num_workers": 2, "pin_memory": True})\n',
     ),
 ]
+CONSTANTS = [
+    (
+        "W = 0  # é\nl = DataLoader(ds, num_workers=W)\n",
+        "W = 2  # é\nl = DataLoader(ds, num_workers=W, pin_memory=True)\n",
+    ),
+    (
+        "W: int = 0\ndef f():\n    return DataLoader(ds, num_workers=W, pin_memory=False)\n",
+        "W: int = 2\ndef f():\n    return DataLoader(ds, num_workers=W, pin_memory=True)\n",
+    ),
+    (
+        "def f():\n    w = 0\n    return DataLoader(ds, num_workers=w)\n",
+        "def f():\n    w = 2\n    return DataLoader(ds, num_workers=w, pin_memory=True)\n",
+    ),
+    (
+        "W = 0\nl = DataLoader(ds, pin_memory=W, num_workers=W)\n",
+        "W = True\nl = DataLoader(ds, pin_memory=W, num_workers=2)\n",
+    ),
+    (
+        "o = {'batch_size': 4, 'num_workers': 0}\nl = DataLoader(ds, **o)\n",
+        "o = {'batch_size': 4, 'num_workers': 2}\nl = DataLoader(ds, **o, pin_memory=True)\n",
+    ),
+    (
+        "W = 0\no = {'num_workers': W}\nl = DataLoader(ds, **o, drop_last=True)\n",
+        "W = 2\no = {'num_workers': W}\nl = DataLoader(ds, **o, drop_last=True, pin_memory=True)\n",
+    ),
+]
+"""Values that stand in a constant, or in a dictionary, of which one loader is the only use."""
 FLAGS = [
     (
         '"""Trains."""\nfrom __future__ import annotations\nimport torch\n\nx = 1\n',
@@ -93,6 +136,7 @@ EDITS = {
 """Each edit, of the call that begins on a line."""
 EDITED = [
     *(("workers", before, after) for before, after in LOADERS),
+    *(("workers", before, after) for before, after in CONSTANTS),
     *(("flag", before, after) for before, after in FLAGS),
     *(("autocast", before, after) for before, after in UNDER_AUTOCAST),
     *(("widened", before, after) for before, after in WIDENED),
@@ -106,6 +150,8 @@ UNCERTAIN = [
     ("workers", "W = f()\nl = DataLoader(ds, num_workers=W)\n"),
     ("workers", "from c import W\nl = DataLoader(ds, num_workers=W)\n"),
     ("workers", "W = 0\ndef f():\n    global W\nl = DataLoader(ds, num_workers=W)\n"),
+    ("workers", "W = 0\nfrom c import *\nl = DataLoader(ds, num_workers=W)\n"),
+    ("workers", "W = 0\nmatch x:\n    case W: pass\nl = DataLoader(ds, num_workers=W)\n"),
     ("workers", "l = DataLoader(ds, **a, **b)\n"),
     ("workers", "l = DataLoader(x for x in y)\n"),
     ("workers", "l = DataLoader(ds, 4, True, None, None, 12)\n"),
@@ -115,6 +161,7 @@ UNCERTAIN = [
     ("workers", "\ufeffl = DataLoader(ds)\n"),
     ("no workers", "l = DataLoader(ds, num_workers=8, timeout=30)\n"),
     ("no workers", "l = DataLoader(ds, **options)\n"),
+    ("no workers", "o = {'num_workers': 8, 'timeout': 30}\nl = DataLoader(ds, **o)\n"),
     ("flag", "import os\nx = 1\n"),
     ("flag", "import torch as t\nx = 1\n"),
     ("flag", "try:\n    import torch\nexcept ImportError:\n    torch = None\n"),
@@ -160,3 +207,24 @@ def test_only_what_was_meant_is_edited(edit, before, after, tmp_path) -> None:
 def test_where_the_place_is_not_certain_there_is_no_patch(edit, code, tmp_path) -> None:
     """Unknown arguments, shared lines, names of unknown origin, and what the code sets itself."""
     assert patched(tmp_path, edit, code) is None
+
+
+ELSEWHERE = {
+    "by its name": ("data.py", "from train import W\n", False),
+    "in a module": ("data.py", "import train as t\nprint(t.W)\n", False),
+    "with all others": ("pack/data.py", "from .train import *\n", False),
+    "one of that name in another file": ("data.py", "W = 3\nprint(W)\n", True),
+    "the module alone": ("data.py", "from train import l\n", True),
+    "an environment's": (".venv/data.py", "from train import W\n", True),
+}
+
+
+@pytest.mark.parametrize("case", ELSEWHERE)
+def test_a_constant_that_another_file_reads_keeps_its_value(case, tmp_path) -> None:
+    """The trial changed one loader: what else reads the constant was never tried with another."""
+    name, text, changes = ELSEWHERE[case]
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text(text)
+    patch = patched(tmp_path, "workers", "W = 0\nl = DataLoader(ds, num_workers=W)\n")
+    assert ("+W = 2" in patch.split("\n")) is changes
+    assert ("num_workers=2" in patch) is not changes
