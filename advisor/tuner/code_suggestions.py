@@ -6,7 +6,7 @@ stack is compared as a whole: one number for what the user is asked to write. Wh
 taken off from its end.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -18,8 +18,13 @@ from advisor.model import Change, DecisionCause, JsonScalar, Run
 from advisor.tuner import policy
 from advisor.tuner.baseline import phase_of_program
 from advisor.tuner.confirm import memory_caveat, objection, wanted_rounds
-from advisor.tuner.effects import alters_training, training_note
-from advisor.tuner.search import is_turn_of, leave_out, tune_batch_and_workers
+from advisor.tuner.effects import alters_training, is_only_suggested, training_note
+from advisor.tuner.search import (
+    is_turn_of,
+    leave_out,
+    tune_all_workers,
+    tune_batch_and_workers,
+)
 from advisor.tuner.state import (
     Source,
     Stage,
@@ -46,13 +51,14 @@ OTHER_COMPANY = (
 
 
 def suggest_changes(state: TunerState) -> Stage:
-    """Tune what only the user may change: settings of theirs, loader arguments, then switches.
+    """Tune what only the user may change: loader arguments, switches, and batches of a training.
 
-    Compilation costs most and comes last, unless launches dominate. What rounds otherwise comes
-    behind what does not, so that a stack without it is left if its results do not hold.
+    What changes no result comes first, then what only rounds otherwise, then what changes a
+    training: so a stack without its end is left if that does not hold. Compilation costs each
+    later trial its start and comes last, unless launches dominate.
     """
-    tried = [spec for spec in switches() if applies(state, spec)]
     launches = is_launch_bound(state)
+    tried = [spec for spec in switches() if applies(state, spec)]
     tried.sort(
         key=lambda each: (
             (each.kind == "compile") is not launches,
@@ -60,12 +66,19 @@ def suggest_changes(state: TunerState) -> Stage:
         )
     )
     state = with_process(state, tried)
-    stages = [partial(tune_switch, spec=spec) for spec in tried]
-    return (
-        yield from suggest_settings(
-            state, (tune_length_grouping, tune_batch_and_workers, tune_loader, *stages)
-        )
-    )
+    last = tuning(each for each in tried if each.kind == "compile" and not launches)
+    quick = tuning(each for each in tried if each.kind != "compile" or launches)
+    batches = (tune_length_grouping, tune_batch_and_workers)
+    if any(is_only_suggested(state, each) for each in state.tunable("batch_size")):
+        stages = (tune_all_workers, tune_loader, *quick, *batches, *last)
+    else:
+        stages = (*batches, tune_loader, *quick, *last)
+    return (yield from suggest_settings(state, stages))
+
+
+def tuning(specs: Iterable[KnobSpec]) -> list[Callable[[TunerState], Stage]]:
+    """A stage for each switch."""
+    return [partial(tune_switch, spec=spec) for spec in specs]
 
 
 def applies(state: TunerState, spec: KnobSpec) -> bool:

@@ -25,7 +25,7 @@ from advisor.tuner.code_suggestions import (
     to_compare,
 )
 from advisor.tuner.confirm import check_memory, confirm, proven_candidate
-from advisor.tuner.search import tune_batch_and_workers, tune_workers, worker_knobs
+from advisor.tuner.search import tune_all_workers, tune_batch_and_workers
 from advisor.tuner.state import (
     NearMiss,
     Result,
@@ -102,7 +102,7 @@ def tune_gated_knobs(state: TunerState) -> Stage:
         state = yield from tune_precision(state)
         state = yield from tune_flags(state)
     if state.waits and state.best.key != free.key:
-        state = yield from tune_workers(state, worker_knobs(state))
+        state = yield from tune_all_workers(state)
         state = yield from tune_loader(state)
     return (yield from confirm(state))
 

@@ -176,6 +176,11 @@ def tune_workers(state: TunerState, workers: Sequence[Knob]) -> Stage:
     return state
 
 
+def tune_all_workers(state: TunerState) -> Stage:
+    """Tune every number of workers, each at the present batch."""
+    return (yield from tune_workers(state, worker_knobs(state)))
+
+
 def worker_knobs(state: TunerState) -> list[Knob]:
     """Knobs of loader workers whose value is a plain count."""
     return [k for k in state.tunable("num_workers") if is_count(state.current(k), least=0)]

@@ -21,6 +21,8 @@ LOADER = "l = DataLoader(\n    data,\n    batch_size=4,\n)\n"
 ON_CUDA = {"device": "cuda:0", "cudnn_benchmark": False, "channels_last": False, "tf32": False}
 GUARD = {"numeric-tolerance": "2%"}
 OWN_SAMPLER = {"batch_asked": None}
+TESTING = ON_CUDA | {"loader_site": "train.py:1"}
+TRAINING = TESTING | {"trains": "optimizer"}
 
 
 def advice_of(search: FormulaSearch) -> tuple[Advice, ...]:
@@ -103,22 +105,26 @@ def test_a_knob_that_the_code_overrides_is_tried_in_the_code(tmp_path) -> None:
     assert len(advice_of(search)) == 1
 
 
-@pytest.mark.parametrize(("load_s", "first"), [(1e-6, "batch"), (0.02, "workers")])
-def test_what_promises_most_is_tried_first(load_s, first, tmp_path) -> None:
-    """A batch of the training, or the loader where it is waited for; then switches."""
-    engine = on_formula(
-        coded={"num_workers": 0},
-        load_s=load_s,
-        observed=ON_CUDA | {"loader_site": "train.py:1"},
-        step_kind="optimizer step",
-        switches={"cudnn_benchmark": 1.3, "channels_last": 1.2},
-    )
-    search = formula_search(tmp_path, engine, "batch_size: 4\nlr: 0.1\n")
-    labels = list(dict.fromkeys(each.request.variant.label for each in search.executor.attempts))
-    assert first in labels[1]
-    switches = [n for n, label in enumerate(labels) if "cudnn" in label]
-    own = [n for n, label in enumerate(labels) if "cudnn" not in label and "channels" not in label]
-    assert min(switches) > max(own)
+@pytest.mark.parametrize(
+    ("observed", "load_s", "workload", "order"),
+    [
+        (TRAINING, 1e-6, GUARD, ["cudnn_benchmark", "channels_last", "autocast", "batch_size"]),
+        (TRAINING, 0.004, GUARD, ["num_workers", "cudnn_benchmark", "autocast"]),
+        (TRAINING, 1e-6, {"accept": ["update-samples"]}, ["batch_size", "channels_last"]),
+        (TESTING, 1e-6, TEST, ["batch_size", "cudnn_benchmark", "channels_last"]),
+        (TESTING, 0.02, TEST, ["num_workers", "batch_size", "cudnn_benchmark"]),
+    ],
+)
+def test_what_changes_a_training_is_tried_behind_what_is_free(
+    observed, load_s, workload, order, tmp_path
+) -> None:
+    """Loader, switches, precision inside its tolerance, then the batch, unless that is free too."""
+    gains = {"cudnn_benchmark": 1.3, "channels_last": 1.2, "autocast=bfloat16": 1.5}
+    engine = on_formula(coded=CODED, load_s=load_s, observed=observed, switches=gains)
+    formula_search(tmp_path, engine, CONFIG, workload=workload)
+    stacks = tried(engine)
+    first = [next(n for n, stack in enumerate(stacks) if knob in stack) for knob in order]
+    assert first == sorted(first), stacks
 
 
 @pytest.mark.parametrize("seed", range(4))
