@@ -688,13 +688,13 @@ def cause(first: Sequence[Run], runs: Sequence[Run], cpus: int) -> str:
         return f"the ranks waited for data {share} of the time: faster storage, or more workers"
     exchange = _median(run.shares.exchange for run in runs)
     share = "" if exchange is None else f" {numbers.percent(exchange)} of the time"
-    help_ = "a larger batch for each rank, or gradients exchanged less often"
+    help_ = "Give each rank a larger batch, or exchange gradients less often"
     unseen = ["waits for data"] * (longer is None) + ["busy CPUs"] * (busy is None)
     if not unseen:
-        return f"data and CPUs were free, so the ranks wait for each other{share}: {help_}"
+        return f"data and CPUs were free, so the ranks wait for each other{share}. {help_}"
     wait = "wait" if share else "may wait"
     missing = f"{' and '.join(unseen)} were not measured"
-    return f"the ranks {wait} for each other{share} ({missing}): {help_}"
+    return f"the ranks {wait} for each other{share} ({missing}). {help_}"
 
 
 def _median(values: Iterable[float | None]) -> float | None:

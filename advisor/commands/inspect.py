@@ -107,8 +107,8 @@ def _of_command(command: tuple[str, ...], *, with_parser: bool) -> Inspected:
     notes = list(findings.notes)
     if options.why_unknown:
         notes.append(
-            f"only the typed options are known: {options.why_unknown}. `optimize` also tries what "
-            "it sees as the program runs: DataLoader arguments and switches of torch"
+            f"only the typed options are known: {options.why_unknown}. `optimize` also tries "
+            "what it sees as the program runs: DataLoader arguments and switches of torch"
         )
     elif with_parser and not findings.knobs:
         notes.append("its parser declares no option that is known as a setting")

@@ -297,7 +297,7 @@ def why_not_taken(argv: Sequence[str], config: documents.Document, cwd: Path) ->
     return (
         f"The command never names {config.name}, and without an overlay no changed copy can "
         f"stand in its place: `{shlex.join(argv)}`. Write {{config}} or the path where the "
-        "program takes it; or leave the config out, and the program's own options are tuned."
+        "program takes it. Or leave the config out: then the program's own options are tuned."
     )
 
 

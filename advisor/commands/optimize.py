@@ -153,6 +153,10 @@ def tune(args: argparse.Namespace, command: list[str] | None) -> Report:
     return report
 
 
+BEFORE_PLAN = ("baseline", "effects")
+"""Purposes of trials that show what there is to search."""
+
+
 @dataclass(kw_only=True)
 class TuningCall:
     """Program, places and answers of a call; its first run may correct the target."""
@@ -182,16 +186,24 @@ class TuningCall:
         next, so that an interrupted call is reported from what it has.
         """
         stage, measuring = "", self.measuring
+        told: set[str] = set()
+        planned = False
         while True:
             turn = next_request(self.context, self.answers)
+            for text in (
+                each.text for each in turn.state.left_out if each.text not in told
+            ):
+                measuring.progress.note(f"left out: {text}")
+                told.add(text)
             if isinstance(turn, Stop):
                 return turn
             if turn.request.purpose != stage:
                 unused = verdict.unused_gpu(turn.state.originals, measuring.machine.gpus)
                 if stage == "baseline" and unused:
                     measuring.progress.note(unused)
-                if stage == "baseline" and turn.state.originals:
-                    measuring.progress.note(plan_of(turn.state).sentence)
+                if not planned and turn.request.purpose not in BEFORE_PLAN:
+                    measuring.progress.note(plan_of(turn).sentence)
+                    planned = True
                 stage = turn.request.purpose
                 measuring.progress.stage(stage)
             self.answers.append(lab.answer(turn.request, turn.ahead))
@@ -286,8 +298,7 @@ def left_untuned(asked: invocation.Invocation) -> list[str]:
         env = tuple(sorted(asked.workload.env.items()))
         known = record_options(asked.argv, asked.cwd, env)
         if known.why_unknown:
-            typed = "of the command, only the options that you typed are tuned"
-            notes.append(f"{typed}: {known.why_unknown}")
+            notes.append(f"only the options that you typed are tuned: {known.why_unknown}")
         elif known.untold:
             notes.append(f"the command may have further options: {known.untold}")
     tuned = {os.path.realpath(path) for path in asked.paths}

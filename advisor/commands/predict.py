@@ -384,8 +384,8 @@ def notes(
         "was compiled.": program.stand_in,
         f"With a stand-in for CUDA it failed ({program.refused}), so it ran as on a CPU.":
             program.refused,
-        f"Nothing was timed on a card: the operations are those of this host's "
-        f"{'GPU' if run.on_gpu else 'CPU'}, in {dtype}, the rates are those of datasheets.":
+        "Nothing was timed on a card: the rates are those of datasheets. "
+        f"The operations are those of this host's {'GPU' if run.on_gpu else 'CPU'}, in {dtype}.":
             here is None,
         f"Speed is the one measured on this {here and here.title}, in {dtype}, scaled by the "
         "datasheets of both cards.": here,
@@ -393,7 +393,7 @@ def notes(
             here and contended(run),
         f"Rates measured by `gpu-advisor doctor --calibrate`: {measured}.": measured,
         "Bands of speed hold 9 in 10 published models (16 bits, large batches) of the cards "
-        f"that were compared, and are ±{numbers.percent(estimate.NOT_VALIDATED)} elsewhere. "
+        f"that were compared. Elsewhere they are ±{numbers.percent(estimate.NOT_VALIDATED)}. "
         f"Memory: ±{numbers.percent(estimate.MEMORY_ERROR)}, not validated on a card.": True,
         f"Speed of {task} in {dtype} not validated: {unknown}.": unknown,
         "Where launches limit, the speed of the host there decides: not validated.": launches,

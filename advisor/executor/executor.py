@@ -69,6 +69,9 @@ class Listener(Protocol):
     ) -> None:
         """A round of a comparison ended (0: it begins), with the gain so far."""
 
+    def compared(self, done: Comparison) -> None:
+        """The rounds of a comparison are over."""
+
     def note(self, text: str) -> None:
         """A line for the user."""
 
@@ -215,6 +218,7 @@ class Executor:
         outside = tuple(run for run in baselines if not contended(run))
         comparison = replace(_Rounds(executor=self, ab_test=ab_test).all(), outside=outside)
         self.comparisons.append(comparison)
+        self.listener.compared(comparison)
         return comparison
 
     def _baselines(self) -> list[Run]:

@@ -54,8 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     baseline = parser.add_mutually_exclusive_group()
     baseline.add_argument("--base-ref", metavar="REF",
-        help="compare with this commit, or with a second checkout in this folder (default: "
-        "merge-base with the target branch); HEAD measures the noise of this runner")  # fmt: skip
+        help="compare with this commit, or with a checkout in this folder (default: "
+        "merge-base with the target branch). HEAD measures the noise of this runner")  # fmt: skip
     baseline.add_argument("--history", type=Path, metavar="PATH",
         help="compare head with the past sessions in this file, and add one")  # fmt: skip
     add("--setup", metavar="CMD", help="shell string run once in each arm before measuring")

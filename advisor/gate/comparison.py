@@ -164,7 +164,7 @@ class FigureComparison:
             outcome, cause = "inconclusive", "unequal-items"
             reason = (
                 f"base and head were measured on items of unequal cost, which may be {owed} of "
-                "the difference; shuffle the data, or let a run go to its end"
+                "the difference. Shuffle the data, or let a run go to its end"
             )
         elif fair is not None:
             notes.append(f"items cost less or more along the data: {owed} may be theirs")

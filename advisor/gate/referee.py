@@ -210,7 +210,7 @@ class Judge:
             if other.ruling != decision.ruling:
                 reason = (
                     "base and head were measured on items of unequal cost, which may explain "
-                    "the difference; shuffle the data, or let a run go to its end"
+                    "the difference. Shuffle the data, or let a run go to its end"
                 )
                 return RefereeVerdict(
                     ruling="undecided",

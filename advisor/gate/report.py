@@ -35,15 +35,15 @@ TITLES = {
 }
 NEXT_STEPS = {
     "inconclusive": "More time (--max-minutes), a quieter runner or a larger --threshold would "
-    "decide it; `gpu-advisor gate --base-ref HEAD` measures the noise of this runner.",
+    "decide it. `gpu-advisor gate --base-ref HEAD` measures the noise of this runner.",
     "no-baseline": "Once this is merged, the next change has something to be compared with.",
     "invalid": "Nothing is known about the code: see that the runner is sound and left alone, "
     "and run the gate again.",
     "error": "This is no slowdown: make the named run work, then run the gate again.",
 }
 AT_THE_LAST_LOOK = (
-    f"More time changes nothing, as {LOOKS[-1]} pairs are the most: a steadier benchmark, a "
-    "quieter runner or a larger --threshold would decide it; `gpu-advisor gate --base-ref HEAD` "
+    f"More time changes nothing, as {LOOKS[-1]} pairs are the most. A steadier benchmark, a "
+    "quieter runner or a larger --threshold would decide it. `gpu-advisor gate --base-ref HEAD` "
     "measures the noise of this runner."
 )
 """Next step where the test has looked for the last time."""

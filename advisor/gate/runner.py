@@ -224,7 +224,7 @@ class GateMeasurement:
         enough = math.ceil(budget + (needed_s * MARGIN - left_s) / 60)
         return (
             f"the budget was spent: {pairs} more pairs take about {needed_s / 60:.1f} min, and "
-            f"{left_s / 60:.1f} are left; give {self.rule.more(enough)} or more, or a shorter run"
+            f"{left_s / 60:.1f} are left. Give {self.rule.more(enough)} or more, or a shorter run"
         )
 
     def _measure_pair(self, program: GateProgram) -> None:

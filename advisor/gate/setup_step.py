@@ -98,8 +98,8 @@ def unprotected(cwd: Path) -> str:
     if offer.kind != "guard":
         return ""
     return (
-        "base and head can write to each other's files and to those that steer this job, and read "
-        f"the environment it began with ({offer.why_not_better})"
+        "base and head can write to each other's files and to those that steer this job. They can "
+        f"read the environment it began with ({offer.why_not_better})"
     )
 
 

@@ -219,9 +219,8 @@ def rescaled_schedule(
     reached = log_signal(start * high, end * high, new_steps, power)
     if reached > wanted:
         msg = (
-            f"{new_steps} steps cannot reach the terminal signal {math.exp(wanted):.3g} of "
-            f"{steps} steps from {start:g} to {end:g}: even a last noise rate of {LARGEST_BETA} "
-            f"leaves {math.exp(reached):.3g}"
+            f"{steps} steps from {start:g} to {end:g} leave a signal of {math.exp(wanted):.3g}. "
+            f"{new_steps} leave {math.exp(reached):.3g} even at a last noise rate of {LARGEST_BETA}"
         )
         raise ValueError(msg)
     for _ in range(200):

@@ -302,7 +302,7 @@ def _padding(run: Run) -> str:
     if padded < numbers.WORTH_SAYING:
         return ""
     return (
-        f" Padding fills {100 * padded:.1f} % of the positions of its batches: batches of items "
+        f" Padding fills {100 * padded:.1f} % of the positions of its batches. Batches of items "
         "of like length (length bucketing) save that work."
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sys
 import time
@@ -11,9 +12,11 @@ from statistics import median
 from typing import TYPE_CHECKING, Literal, Self, TextIO
 
 from advisor import numbers
+from advisor.executor.comparison import AFTER, Comparison
 from advisor.executor.requests import TrialResult
 from advisor.machine.contention import in_words
 from advisor.model import Failure, Interval, Run
+from advisor.objective import THROUGHPUT
 from advisor.report import view
 from advisor.report.markdown import one_line
 from advisor.report.schema import Gain, Report
@@ -29,7 +32,7 @@ STAGES = {
     "confirm": "confirm: original against candidate, in interleaved rounds",
     "compare": "compare: all variants, in interleaved rounds",
     "quality": "quality: the declared measures of the candidate",
-    "whatif": "code suggestions: changes that are not applied",
+    "whatif": "suggestions: changes that only you may make",
     "profile": "profile: the command as it is",
 }
 """Stage in words, by the purpose of its trials."""
@@ -43,8 +46,10 @@ THEN = {
     "compare": "the table, ranked",
 }
 """What follows a stage, in words, by the same purposes."""
-COMPARABLE = ("baseline", "search", "confirm", "profile")
+COMPARABLE = ("baseline", "search", "confirm", "whatif", "profile")
 """Purposes of trials whose variants stand in the live table, with their rates."""
+RULED_ON = ("confirm", "whatif")
+"""Purposes of comparisons whose outcome has a line; others end in a table of their own."""
 MOST_ROWS = 8
 """Most variants in the live table: the original and the fastest ones."""
 WIDEST = 110
@@ -109,6 +114,12 @@ class Progress:
         so_far = f", {Gain.of(gain).text} so far" if gain else ""  # type: ignore[union-attr]
         running = min(number + 1, planned)
         self._round = f"round {running} of {planned}: {one_line(label)}{so_far}"
+
+    def compared(self, done: Comparison) -> None:
+        """Write what the rounds of a comparison showed, however they ended."""
+        self._round = ""
+        if done.ab_test.purpose in RULED_ON:
+            self.note(f"{one_line(done.ab_test.requests[-1].label)}: {_showed(done)}")
 
     def trial_done(self, attempt: TrialResult) -> None:
         """Write a line on a result, and add it to the live table."""
@@ -210,6 +221,21 @@ def _rows(
         peak_gib = max((run.peak_mem_gib or 0.0 for run in runs[label]), default=0.0)
         memory = numbers.gib(peak_gib) if peak_gib else ""
         yield rate or 0.0, [label, figure, gain, str(len(tried[label])), memory]
+
+
+def _showed(done: Comparison) -> str:
+    """`1.42x (1.10 to 1.80) in 3 of 6 rounds; the budget ended them`."""
+    if done.failure is not None:
+        return f"{done.failure.kind} in its rounds, so no gain is proven"
+    counted, gain = len(done.counted), Gain.of(done.interval(THROUGHPUT))
+    rounds, end = numbers.many(counted, "round"), ""
+    if done.cut_short:
+        rounds = f"{counted} of {numbers.many(done.ab_test.rounds, 'round')}"
+        end = "; the budget ended them"
+    if gain is None and counted:
+        (log_gain,) = done.log_gains(THROUGHPUT, AFTER, done.counted[:1])
+        return f"{numbers.ratio(math.exp(log_gain))} in {rounds}, too few to tell{end}"
+    return f"{gain.text if gain else 'nothing'} in {rounds}{end}"
 
 
 def is_terminal(stream: TextIO) -> bool:

@@ -535,7 +535,7 @@ def collapsed(proof: Comparison) -> str:
         return ""
     return (
         f"In the {len(proof.counted)} rounds of the comparison {counts} ran at less than half the "
-        "speed of the others; all of them count."
+        "speed of the others. All of them count."
     )
 
 
@@ -572,7 +572,7 @@ def more_cpus(runs: Sequence[Run], machine: Machine) -> str:
     waited, used = statistics.fmean(waits), statistics.fmean(busy)
     gain = 1 / (1 - min(waited, MOST_WAIT))
     return (
-        f"This allocation, of {numbers.many(machine.cpus, 'CPU')}, holds the program back: it kept "
+        f"This allocation, of {numbers.many(machine.cpus, 'CPU')}, holds the program back. It kept "
         f"{used:.1f} of them busy and waited for data {numbers.percent(waited)} of the time. "
         f"Request `--cpus-per-task={math.ceil(used * gain)}`: at most {numbers.ratio(gain)} "
         "(estimated, with a worker on each)."

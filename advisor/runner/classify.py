@@ -29,7 +29,7 @@ NEXT_STEPS = {
     "gpu-advisor.toml if it still works.",
     "timeout": "Raise run-limit in gpu-advisor.toml, or give a command that works on a "
     "smaller subset.",
-    "gpu-fault": "Look at nvidia-smi and dmesg: the card failed, others hold it (exclusive mode, "
+    "gpu-fault": "Look at nvidia-smi and dmesg. The card failed, others hold it (exclusive mode, "
     "MIG, MPS), or the driver does not fit.",
     "non-finite": "Run it by hand and look at the loss; in half precision try bfloat16.",
     "work-not-done": "Fix the error in that line; failed work does not count as throughput.",
@@ -95,7 +95,7 @@ DEVICE = _row(
 OLD_DRIVER = _row(
     "gpu-fault",
     r"(?i:driver on your system is too old|driver version is insufficient)",
-    next_step="The driver is older than the CUDA of this torch: update the driver, or install a "
+    next_step="The driver is older than the CUDA of this torch. Update the driver, or install a "
     "torch that was built for an older CUDA.",
 )
 

@@ -390,7 +390,7 @@ def _notes(ranks: Sequence[Rank], others: int) -> Iterator[str]:
         if record.shrunk_from is not None:
             yield (
                 f"memory ran out at a batch of {record.shrunk_from:g}, and the program went "
-                f"on with {run.effects.batch:g} by itself: that is what was measured"
+                f"on with {run.effects.batch:g} by itself. That is what was measured"
             )
         if retries := record.memory.get("alloc_retries"):
             yield (

@@ -215,8 +215,8 @@ def _by_sandbox(launched: Launched, ending: TrialExit, failure: Failure) -> Fail
     ):
         return failed(
             "disk-full",
-            f"the disk of {job.scratch}, which holds the program's TMPDIR and what is measured, "
-            "has no space left, or no inode for another file",
+            f"the disk of {job.scratch} has no space left, or no inode for another file. It holds "
+            "the program's TMPDIR and what is measured",
             "Free space there, or set TMPDIR to another disk.",
         )
     if launched.refused_stage == "isolation":
@@ -247,7 +247,7 @@ def _require_laid_out(launched: Launched, ending: TrialExit) -> None:
     if "File exists" in ending.problem:
         msg = (
             f"A candidate is already there: {ending.problem}. Another gpu-advisor works on this "
-            "config, or the machine stopped in the middle of one; in that case remove the file."
+            "config, or the machine stopped in the middle of one. In that case remove the file."
         )
         raise StateBusyError(msg)
     msg = (

@@ -8,7 +8,7 @@ from advisor.tuner import policy, run_length, same_work
 from advisor.tuner.state import TunerState, change_of
 
 MAY_TRAIN = (
-    "No optimizer of torch's was seen to step, so it may train; where it does not, say "
+    "No optimizer of torch's was seen to step, so it may train. Where it does not, say "
     '`phase = "test"` in gpu-advisor.toml. '
 )
 LOADER_KINDS = {"batch_size", *loader_arguments()}
@@ -140,6 +140,6 @@ def training_note(state: TunerState, times: float) -> str:
     return (
         f"{'' if any(run.updates for run in state.originals) else MAY_TRAIN}"
         f"One update would average over {linear} the samples. The learning rate and its schedule "
-        f"have to follow: people start at {linear} the rate with SGD, at {root} with Adam; that "
+        f"have to follow. People start at {linear} the rate with SGD, at {root} with Adam. That "
         f"was not tried here.{run_length.also_moves(state, times)}"
     )

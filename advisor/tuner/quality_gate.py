@@ -331,7 +331,7 @@ def rounds_to_confirm(
         if needed is None:
             return most, (
                 f"{judgement.measure} differs by {numbers.measure(spread, 2)} from run to run "
-                f"where its tolerance leaves {numbers.measure(room, 2)}: more than {most} "
+                f"where its tolerance leaves {numbers.measure(room, 2)}. More than {most} "
                 "runs a side would have to confirm it."
             )
         rounds = max(rounds, needed)

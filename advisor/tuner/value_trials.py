@@ -376,7 +376,7 @@ def tune_steps(state: TunerState) -> Stage:
             cause = "needs-quality"
             reason = (
                 "Fewer steps change the result, and no quality measure is declared in "
-                "gpu-advisor.toml; a measure with a tolerance is the consent to trade."
+                "gpu-advisor.toml. A measure with a tolerance is the consent to trade."
             )
         else:
             state = yield from shorten(state, knob)

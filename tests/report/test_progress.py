@@ -9,12 +9,14 @@ import struct
 import subprocess
 import sys
 import termios
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from advisor.executor.requests import TrialRequest, TrialResult, Variant
+from advisor.executor.comparison import Comparison, Round
+from advisor.executor.requests import ABTest, TrialRequest, TrialResult, Variant
 from advisor.model import Failure, MeasurePlan, Purpose
 from advisor.report import progress
 from advisor.report.progress import Progress, is_terminal
@@ -220,3 +222,55 @@ def test_a_reader_that_went_away_does_not_stop_the_work() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     stream.close()
     progress.note("nobody listens")
+
+
+def comparison(after_rate: float, rounds: int, *, purpose: Purpose = "whatif", **end: Any) -> str:
+    """Lines on a suggestion of two workers, after so many of six rounds at 10 and `after_rate`."""
+    runs = {
+        arm: attempt(arm, purpose, units_per_s=rate, wall_s=1.0)
+        for arm, rate in (("before", 10.0), ("after", after_rate))
+    }
+    test = ABTest(
+        purpose=purpose,
+        requests=tuple(replace(each.request, title="workers 2") for each in runs.values()),
+        rounds=6,
+    )
+    of_runs = tuple(Round(number=number, runs=runs) for number in range(1, rounds + 1))
+    shown, stream = plain()
+    shown.compared(Comparison(ab_test=test, rounds=of_runs, remaining_s=9.0, **end))
+    return stream.getvalue()
+
+
+ENDS = {
+    "all rounds": ((14.2, 6), {}, "1.42x (1.42 to 1.42) in 6 rounds"),
+    "cut short": ((14.2, 3), {"cut_short": True}, "in 3 of 6 rounds; the budget ended them"),
+    "cut short before it tells": (
+        (14.2, 1),
+        {"cut_short": True},
+        "1.42x in 1 of 6 rounds, too few to tell; the budget",
+    ),
+    "cut short at once": ((14.2, 0), {"cut_short": True}, "nothing in 0 of 6 rounds; the budget"),
+    "a failure": (
+        (14.2, 2),
+        {"failure": Failure(kind="gpu-oom", evidence="", next_step="")},
+        "gpu-oom in its rounds, so no gain is proven",
+    ),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_the_end_of_rounds_says_what_they_showed(end) -> None:
+    """Of a suggestion that was stopped, too; a table of `compare` follows its rounds anyhow."""
+    (rate, rounds), how, expected = ENDS[end]
+    line = comparison(rate, rounds, **how)
+    assert line.startswith("workers 2: ")
+    assert expected in line
+    assert comparison(rate, rounds, purpose="compare", **how) == ""
+
+
+def test_the_live_table_holds_what_is_only_suggested() -> None:
+    """Beside what may be written, with the same figures."""
+    last = 'progress.trial_started(6, "batch 32")'
+    tried = 'progress.trial_done(attempt("threads 2 in the code", "whatif", units_per_s=0.9))'
+    seen, _ = on_terminal(110, STORY.replace(last, f"{tried}\n    {last}"))
+    assert any(re.match(r"threads 2 in the code\W+0\.900 .*1\.76x", each) for each in lines(seen))
