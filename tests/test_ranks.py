@@ -68,7 +68,7 @@ def test_a_cause_is_cpus_data_or_the_exchange() -> None:
         [one], [replace(two, disturbance=Disturbance(own_cpus=1.9))], 2
     )
     assert "waited for data 80 %" in cause([one], [replace(two, wait_share=0.8)], 8)
-    assert "wait for each other:" in cause([one], [replace(two, wait_share=0.3)], 8)
+    assert "wait for each other. " in cause([one], [replace(two, wait_share=0.3)], 8)
     timed = replace(two, wait_share=0.3, shares=Shares(exchange=0.4))
     assert "wait for each other 40 % of the time" in cause([one], [timed], 8)
 
@@ -84,7 +84,7 @@ def test_what_was_not_measured_is_not_called_free() -> None:
         one = a_run(units_per_s=100.0, ranks=1, wait_share=wait, disturbance=load)
         two = replace(one, ranks=2, units_per_s=120.0)
         said = cause([one], [two], 8)
-        assert said.startswith(f"the ranks may wait for each other ({missing}): ")
+        assert said.startswith(f"the ranks may wait for each other ({missing}). ")
         timed = cause([one], [replace(two, shares=Shares(exchange=0.4))], 8)
         assert timed.startswith("the ranks wait for each other 40 % of the time (")
 

@@ -118,7 +118,7 @@ class Progress:
     def compared(self, done: Comparison) -> None:
         """Write what the rounds of a comparison showed, however they ended."""
         self._round = ""
-        if done.ab_test.purpose in RULED_ON:
+        if done.ab_test.purpose in RULED_ON and done.ab_test.names[-1] == AFTER:
             self.note(f"{one_line(done.ab_test.requests[-1].label)}: {_showed(done)}")
 
     def trial_done(self, attempt: TrialResult) -> None:

@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import termios
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from advisor.executor.comparison import Comparison, Round
-from advisor.executor.requests import ABTest, TrialRequest, TrialResult, Variant
+from advisor.executor.requests import AFTER, BEFORE, ABTest, TrialRequest, TrialResult, Variant
 from advisor.model import Failure, MeasurePlan, Purpose
 from advisor.report import progress
 from advisor.report.progress import Progress, is_terminal
@@ -224,14 +225,22 @@ def test_a_reader_that_went_away_does_not_stop_the_work() -> None:
     progress.note("nobody listens")
 
 
-def comparison(after_rate: float, rounds: int, *, purpose: Purpose = "whatif", **end: Any) -> str:
+def comparison(
+    after_rate: float,
+    rounds: int,
+    *,
+    purpose: Purpose = "whatif",
+    arms: Sequence[str] = (BEFORE, AFTER),
+    **end: Any,
+) -> str:
     """Lines on a suggestion of two workers, after so many of six rounds at 10 and `after_rate`."""
     runs = {
         arm: attempt(arm, purpose, units_per_s=rate, wall_s=1.0)
-        for arm, rate in (("before", 10.0), ("after", after_rate))
+        for arm, rate in zip(arms, (10.0, after_rate), strict=True)
     }
     test = ABTest(
         purpose=purpose,
+        names=tuple(runs),
         requests=tuple(replace(each.request, title="workers 2") for each in runs.values()),
         rounds=6,
     )
@@ -265,7 +274,7 @@ def test_the_end_of_rounds_says_what_they_showed(end) -> None:
     line = comparison(rate, rounds, **how)
     assert line.startswith("workers 2: ")
     assert expected in line
-    assert comparison(rate, rounds, purpose="compare", **how) == ""
+    assert comparison(rate, rounds, purpose="confirm", arms="AB", **how) == ""
 
 
 def test_the_live_table_holds_what_is_only_suggested() -> None:
