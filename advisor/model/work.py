@@ -118,6 +118,8 @@ class UpdateWork:
     """Weights with a gradient, in most updates."""
     gradient: Finite | None = None
     """Length of a weight's gradient as the optimizer takes it: the median of the first updates."""
+    mixes: bool | None = None
+    """The gradient of one item's output follows other items of its batch."""
     counts: dict[Short, Finite] = field(default_factory=dict)
     """By name of each number that the program computes with, and that grows by one with each batch:
     its growth in an update."""

@@ -14,7 +14,7 @@ import threading
 import types
 from typing import Any, Callable, NamedTuple
 
-from . import batch_limits, module_facts
+from . import batch_limits, mixed_losses, module_facts
 from .clocks import clock
 from .module_facts import LOOKS, Module
 from .session import Session
@@ -286,6 +286,8 @@ def _leave(
         session.thread = threading.get_ident()
     by_loader = any(loader["iterated"] for loader in session.loaders)
     unfed = not by_loader and session.capture is None
+    if entry.parameters and session.torch.is_grad_enabled():
+        session.attempt(mixed_losses.keep, session, inputs, output, items)
     if unfed and entry.parameters and entry.calls <= batch_limits.LOOKS:
         batch_limits.look(session.limits, entry.index, fetched=False)
     if unfed and not session.updates:

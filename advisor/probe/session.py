@@ -173,6 +173,10 @@ class Session:
         """Backward passes at which they were looked at."""
         self.edited: list[Any] = []
         """Weights of which the program's own edits were counted."""
+        self.outputs: list[Any] = []
+        """Of the network's latest calls, until their loss is known (`mixed_losses`)."""
+        self.mixing: list[tuple[Any, Any]] | None = None
+        """Derivatives of a row's gradient by other rows, and by itself; None: not looked yet."""
         self.gradient_parts: dict[int, list[int]] = {}
         """By optimizer: weights with a gradient at each of its first steps."""
         self.watched: list[Any] = []

@@ -7,7 +7,14 @@ import sys
 import threading
 from typing import Any
 
-from . import batch_counts, copied_weights, exchanges, own_edits, work_facts
+from . import (
+    batch_counts,
+    copied_weights,
+    exchanges,
+    mixed_losses,
+    own_edits,
+    work_facts,
+)
 from .clocks import clock
 from .module_hooks import compiling_of
 from .session import Session
@@ -35,6 +42,8 @@ def backwards(torch: Any, session: Session) -> None:
             return original(tensors, grad_tensors, *args, **kwargs)
         begun = clock()
         session.attempt(_keep_loss, session, tensors, grad_tensors)
+        if session.outputs:
+            session.attempt(mixed_losses.look, session, tensors)
         session.attempt(copied_weights.look, session)
         session.attempt(batch_counts.look, session)
         session.entrance.used_by(session.thread, threading.get_ident())

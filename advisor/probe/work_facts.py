@@ -25,6 +25,7 @@ from . import (
     copied_weights,
     dataset_state,
     loop_code,
+    mixed_losses,
     own_edits,
     set_in_loops,
 )
@@ -662,6 +663,7 @@ def content(session: Session) -> dict[str, Any]:
         "counts": batch_counts.content(session),
         "edits": own_edits.content(session),
         **own_edits.gradients(session),
+        "mixes": mixed_losses.content(session),
         "losses": list(_losses_of_updates(session, losses)),
         "settings": session.optimizer_settings,
         "batch_statistics": batch_statistics(session) if known is None else known,

@@ -756,6 +756,14 @@ def losses_of(run: Run) -> Sequence[float]:
     return updates_of(run).losses
 
 
+def mixed_losses(compared: Compared) -> Differences:
+    """A loss that holds the items of a batch against each other."""
+    runs = (*compared.originals, compared.after)
+    if moved_batch(compared) and any(updates_of(run).mixes for run in runs):
+        why = "The loss of an item depends on the others of its batch."
+        yield suggested("loss-of-update", why)
+
+
 def is_divided_at_the_update(compared: Compared) -> bool:
     """True if gradients of equal length come of summed losses: they are divided in between.
 
@@ -928,6 +936,7 @@ RULES: tuple[Rule, ...] = (
     other_edits,
     other_statistics,
     other_losses,
+    mixed_losses,
     other_results,
     other_rows,
 )
