@@ -275,3 +275,74 @@ def test_items_repeat_where_fewer_differ_than_by_chance(old, new, repeats) -> No
 def test_without_facts_nothing_is_said() -> None:
     assert same_work.differences([a_run()], a_run()) == ()
     assert same_work.differences([], a_run()) == ()
+
+
+def inferring(batch: float, forwards: float = 1.0, files: int | None = None) -> Run:
+    """Run of an inference over a loader; each item takes so many calls of the network."""
+    effects = Effects(batch=batch, forwards_per_unit=forwards)
+    run = a_run(step_kind="batch", effects=effects, work=WorkFacts(loader=LoaderWork()))
+    return replace(run, units=640.0, whole_units=640.0, files_in_window=files)
+
+
+@pytest.mark.parametrize(
+    ("after", "cause"),
+    [
+        (inferring(32, 45.0), None),
+        (inferring(32, 64.0), None),
+        (inferring(32, 20.0), "results"),
+        (inferring(1, 20.0), None),
+    ],
+)
+def test_texts_that_end_earlier_beside_others_are_told(after, cause) -> None:
+    """Texts of a batch that waits for its longest take more calls, and lose nothing."""
+    assert causes(after, inferring(1, 45.0)) == ([cause] if cause else [])
+
+
+@pytest.mark.parametrize(
+    ("after", "cause"),
+    [
+        (inferring(32, files=20), "results"),
+        (inferring(32, files=160), None),
+        (inferring(32, files=None), None),
+    ],
+)
+def test_files_that_hold_a_batch_are_told(after, cause) -> None:
+    """A file for every batch of 4 is another one for a batch of 32; one for every four items
+    stays."""
+    assert causes(after, inferring(4, files=160)) == ([cause] if cause else [])
+
+
+@pytest.mark.parametrize(
+    ("after", "cause"),
+    [
+        (a_training(32, parts=12.0), None),
+        (a_training(32, parts=6.0), "update-samples"),
+        (a_training(32, mixes=True), "loss-of-update"),
+        (a_training(32, beside={"Vq.book": 1.0}), "running-average"),
+        (a_training(32, beside={"Vq.book": 8.0}), None),
+        (a_training(4, parts=6.0, mixes=True, beside={"Vq.book": 1.0}), None),
+    ],
+)
+def test_what_an_update_reaches_and_moves_is_told_of_another_batch(after, cause) -> None:
+    before = a_training(parts=12.0, beside={"Vq.book": 8.0})
+    assert causes(after, before) == ([cause] if cause else [])
+
+
+@pytest.mark.parametrize(
+    ("losses", "length", "cause"),
+    [
+        ((1.1, 0.9, 1.0, 1.0), 0.5, None),
+        ((1.1, 0.9, 1.0, 1.0), 0.0625, "loss-of-update"),
+        ((8.0, 7.2, 8.8, 8.0), 0.5, None),
+        ((2.0, 1.8, 2.2, 2.0), 0.5, "loss-of-update"),
+    ],
+)
+def test_sums_that_the_program_divides_at_the_update_are_no_other_loss(
+    losses, length, cause
+) -> None:
+    """Told by the gradients, which are then of equal length as the optimizer takes them."""
+    before = a_training(losses=(8.0, 7.2, 8.8, 8.0), gradient=0.5)
+    before = replace(before, effects=replace(before.effects, accumulation=8.0))
+    after = a_training(32, losses=losses, gradient=length)
+    after = replace(after, effects=replace(after.effects, accumulation=1.0))
+    assert causes(after, before) == ([cause] if cause else [])
