@@ -5,13 +5,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-StateKind = Literal["value", "count", "start", "size", "order", "array", "generator"]
+StateKind = Literal[
+    "value", "count", "start", "size", "order", "array", "weights", "setting", "generator"
+]
 """What changed between two looks at a dataset's state.
 
 value: a number, truth value or text. count: a whole number that grew by as much in each fetch.
 start: a whole number that grew in the first fetch of a pass alone. size: filled places of a
 container or an `lru_cache`. order: plain elements of a list. array: numbers of an array or
-tensor. generator: the state of a random generator.
+tensor. weights: parameters of a network. setting: a plain attribute of a library's object.
+generator: the state of a random generator.
 """
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]

@@ -52,8 +52,11 @@ CODE = (types.FunctionType, types.MethodType, functools.partial)
 CONTAINERS = (dict, list, tuple, deque, set, frozenset)
 """Their own methods read the program's subclasses too, whose `__getitem__` may decode or draw."""
 
+OF_TORCH = ("_parameters", "training")
+"""Attributes of a network that its weights tell, and that tell nothing of an item."""
+
 State = dict[str, "tuple[str, Any]"]
-"""Path to kind and value: value, size, order, array or generator."""
+"""Path to kind and value, as `StateKind` of the model names them."""
 
 
 def read(roots: dict[str, Any]) -> State:
@@ -63,12 +66,47 @@ def read(roots: dict[str, Any]) -> State:
         generator = generator_state(value)
         if generator is not None:
             state[path] = ("generator", generator)
-        elif is_own and _is_plain(value):
+        elif _is_plain(value):
             plain = value if isinstance(value, (bool, int, float)) else hash(value)
-            state[path] = ("value", plain)
+            if is_own:
+                state[path] = ("value", plain)
+            elif not path.rpartition(".")[-1].startswith("_"):
+                state[path] = ("setting", plain)
+        elif is_own and type(value) is itertools.count:
+            state[path] = ("value", hash(repr(value)))
+        elif is_own and _is_network(value):
+            if path.split(".")[-2:-1] != ["_modules"]:  # it is a network of its own
+                state[path] = ("weights", tuple(map(_array, _weights(value))))
         elif is_own:
             state.update(_facts(path, value))
     return state
+
+
+def _is_network(value: Any) -> bool:
+    """Return True for a module of torch's that holds parameters."""
+    return next(_parameters(value), None) is not None
+
+
+def _weights(network: Any) -> list[Any]:
+    """Some of the parameters: of those that are trained, and of the others."""
+    groups: dict[bool, list[Any]] = {True: [], False: []}
+    for weight in _parameters(network):
+        groups[bool(weight.requires_grad)].append(weight)
+    return [part for group in groups.values() for _, part in _spread(group)]
+
+
+def _parameters(module: Any) -> Iterator[Any]:
+    """Parameters of a module and its parts, without a call of the program's code."""
+    here, seen = [module], set()
+    while here:
+        part = here.pop()
+        held = part.__dict__ if isinstance(getattr(part, "__dict__", None), dict) else {}
+        own, inner = held.get("_parameters"), held.get("_modules")
+        if id(part) in seen or not isinstance(own, dict) or not isinstance(inner, dict):
+            continue
+        seen.add(id(part))
+        yield from (weight for weight in dict.values(own) if weight is not None)
+        here += dict.values(inner)
 
 
 class Walk:
@@ -124,6 +162,7 @@ def settable(roots: dict[str, Any]) -> loop_code.Settable:
     named: set[str] = set()
     methods: set[str] = set()
     variables: set[tuple[int, str]] = set()
+    sets = False
     for _, value, own in walk:
         if _is_plain(value):
             continue
@@ -139,12 +178,13 @@ def settable(roots: dict[str, Any]) -> loop_code.Settable:
         for function in _functions_of(value) if own else ():
             code = function.__code__
             making |= names_of(code) | {function.__name__}
+            sets = sets or loop_code.sets_state(function)
             variables |= {(id(function.__globals__), name) for name in globals_of(code)}
             variables |= {(0, name) for name in code.co_freevars}
         named |= making
         if own and is_own:
             methods |= set(_setters(kind)) - making
-    return loop_code.Settable(objects, walk.whole, held & named, methods, variables)
+    return loop_code.Settable(objects, walk.whole, held & named, methods, variables, sets)
 
 
 def _setters(kind: type) -> Iterator[str]:
@@ -388,6 +428,12 @@ def _attributes(value: Any, kind: type) -> Iterator[tuple[str, Any, bool]]:
                 attributes.setdefault(name, part)
         attributes = {**dict(_containers(base)), **attributes}
     torchs = kind.__module__.startswith(WRAPPERS)
+    if "_parameters" in attributes and _is_network(value):
+        if not is_own:  # known by its weights
+            return
+        attributes = {
+            name: part for name, part in attributes.items() if name not in OF_TORCH
+        }
     for name, part in attributes.items():
         if not torchs or not str(name).startswith("_") or _is_own(type(part)):
             yield (

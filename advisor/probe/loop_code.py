@@ -36,6 +36,8 @@ class Settable(NamedTuple):
     """Methods that set state beside it."""
     variables: set[tuple[int, str]]
     """Variables outside that it reads: id of their module's dictionary, or 0, and name."""
+    sets: bool
+    """Making an item sets something that lasts."""
 
     def reaches(self, value: Any) -> bool | None:
         """True for what the dataset reaches; None where that cannot be told."""
@@ -169,10 +171,10 @@ def attributes(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def sets_state(function: Any) -> bool:
-    """Return True for a function that sets attributes or items."""
+    """Return True for a function that sets attributes, items or global variables."""
     if not isinstance(function, types.FunctionType):
         return False
-    sets = (SETS_ATTRIBUTE, SETS_ITEM)
+    sets = (SETS_ATTRIBUTE, SETS_ITEM, "STORE_GLOBAL", "STORE_DEREF")
     return any(
         instruction.opname in sets
         for instruction in dis.get_instructions(function.__code__)

@@ -50,6 +50,8 @@ PARTED = {"size", "order", "array"}
 """Kinds of change by which a worker's init function leaves it a part of the dataset."""
 OF_PROCESS = ("random", "numpy.random", "torch")
 """Random generators of a process, by their paths."""
+LATER_KINDS = ("weights", "array", "value")
+"""Kinds of change that are looked for once more at the end."""
 FIRSTS = ("value", "generator")
 """Kinds of change that tell something in the first fetch of a pass."""
 UPDATES = 256
@@ -121,6 +123,8 @@ class LoaderWatch:
         """Attributes that the loop over the batches sets."""
         self.unread: set[str] = set()
         """Attributes that no code which makes items reads, so that it may count in them."""
+        self.sets = False
+        """Code that makes items sets something outside of its own variables."""
         self.set_around: list[str] = []
         """Attributes that the loops around a pass set, and methods that do it."""
         self.name = ""
@@ -270,9 +274,28 @@ def _left_alone(session: Session, fetcher: Any, before: Any) -> None:
             facts["work"].by_loop.update(own)
 
 
+def look_again(session: Session, facts: dict[str, Any]) -> None:
+    """Note what the loop over the batches changed since the first of them, as the trial ends.
+
+    An update may come after many batches. What items changed since then is no loop's doing: a
+    number that the code for items sets is left out where they are made in the same process.
+    """
+    iterator = facts["iterator"]() if "iterator" in facts else None
+    if iterator is None:
+        return
+    work, fetcher = facts["work"], getattr(iterator, "_dataset_fetcher", None)
+    current = iterator.__dict__.get(CURRENT) or LATER
+    before = current.start if fetcher is None else fetcher.__dict__.get(LEFT, {})
+    kinds = LATER_KINDS if fetcher is None or not work.sets else LATER_KINDS[:-1]
+    after = state_of(session, iterator._dataset, iterator._collate_fn)
+    for path, kind in dataset_state.changes(before, after).items():
+        if kind in kinds and path.startswith(("dataset", "collate_fn")):
+            work.by_loop.setdefault(path, kind)
+
+
 def _fetched(session: Session, fetcher: Any, number: int, before: Any) -> None:
     after = state_of(session, fetcher.dataset, fetcher.collate_fn)
-    if number < FETCHES and not session.is_muted():
+    if not session.is_muted():
         fetcher.__dict__[LEFT] = after
     changed = dataset_state.changes(before, after)
     if number == 1:  # files are opened, and nothing was kept before
@@ -505,6 +528,7 @@ def _look_around(work: LoaderWatch, loader: Any) -> None:
     work.set_around = sorted(set_around | by_hooks)
     work.set_inside = sorted(set_in_loops.inside(state))
     work.unread = dataset_state.unread(roots)
+    work.sets = state.sets
 
 
 def begins_again(session: Session, iterator: Any, loader: Any) -> None:

@@ -403,7 +403,8 @@ def set_by_program(compared: Compared) -> Differences:
         return
     works = [loader_of(run) for run in (*originals, after)]
     for work in works:
-        for path in sorted(work.by_program.keys() - work.by_items.keys()):
+        by_loop = work.by_loop.keys() if before.effects.workers else set()
+        for path in sorted((work.by_program.keys() | by_loop) - work.by_items.keys()):
             why = f"The program changes `{shown(path)}` between passes; workers that stay miss it."
             yield suggested("set-by-program", why, of_workers=True)
             return
@@ -419,16 +420,18 @@ def set_by_loop(compared: Compared) -> Differences:
     Without workers the next item is made by what was set. Where no batch set it yet, the code of
     the loop tells.
     """
-    originals, before, after = compared.originals, compared.before, compared.after
-    if before.effects.workers or not after.effects.workers:
+    before, after = compared.before, compared.after
+    if bool(before.effects.workers) == bool(after.effects.workers):
         return
-    works = [loader_of(run) for run in originals]
+    alone = compared.originals if after.effects.workers else [after]
+    works = [loader_of(run) for run in alone]
     paths = sorted({path for work in works for path in work.by_loop})
     names = [shown(path) for path in paths] or [
         n for work in works for n in work.set_inside
     ]
+    miss = "would miss" if after.effects.workers else "missed"
     for name in names[:1]:
-        why = f"The loop over the batches sets `{name}` of its data; workers would miss it."
+        why = f"The loop over the batches sets `{name}` of its data; workers {miss} it."
         yield suggested("set-by-program", why, of_workers=True)
 
 

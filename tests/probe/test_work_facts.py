@@ -77,7 +77,7 @@ def test_workers_that_change_the_work_are_told_by_its_cause(name, cause) -> None
         *("Items", "Opening", "Held-reseeded", "Told", "Weighted", "Shared"),
         *("Parted", "Endless", "Dealt-dealt", "Piped"),
         *("Tallying", "MadeOfTorchsSeed", "Handles", "Drawing-bytorch"),
-        *("Updated",),
+        *("Updated", "Encoding"),
     ],
 )
 def test_workers_that_do_the_same_work_are_no_difference(name) -> None:
@@ -101,7 +101,7 @@ def test_items_that_come_quicker_again_are_kept_somewhere(tmp_path, name, kept) 
     "name",
     [
         *("Told", "Weighted", "Levelled", "Told-brief", "Weighted-brief", "Levelled-brief"),
-        *("Hooked", "Hooked-brief"),
+        *("Hooked", "Hooked-brief", "Playing", "Ramped"),
     ],
 )
 def test_workers_that_stay_miss_what_the_program_sets(name) -> None:
@@ -110,7 +110,17 @@ def test_workers_that_stay_miss_what_the_program_sets(name) -> None:
     assert set(found) - {"items-repeat"} == {"set-by-program"}
 
 
-@pytest.mark.parametrize("name", ["Items", "Opening", "Shared", "Parted", "Items-brief"])
+def test_workers_never_see_the_updates_of_a_network_that_makes_items(tmp_path) -> None:
+    """The first update may come after the batches around which the state is read."""
+    words = ("work_data.py", "Playing-long", "0")
+    before = program.python(tmp_path, *words, plan=program.PLAN).measured
+    assert same_work.loader_of(before).by_loop == {"dataset.policy": "weights"}
+    assert causes(before, trial("Playing", "2")) == ["set-by-program"]
+
+
+@pytest.mark.parametrize(
+    "name", ["Items", "Opening", "Shared", "Parted", "Items-brief", "Encoding"]
+)
 def test_workers_may_stay_where_nothing_is_set(name) -> None:
     """Memory that they share is seen by all of them."""
     assert causes(trial(name, "2"), trial(name, "2", "persistent")) == []
