@@ -57,7 +57,8 @@ class WorkerState:
 
     worker: int = 0
     asked: tuple[Short, ...] = ()
-    """Fields of torch's worker info that the program read in it; `info`: it was asked for."""
+    """Fields of torch's worker info that the program read in it; `info`: it was asked for;
+    `seeds`: how many workers there are was asked for to seed a generator by it, and for no more."""
     part: Short = ""
     """Digest of the part of the dataset that its init function left it; empty: none seen."""
     seeded: tuple[Short, ...] = ()
@@ -97,6 +98,8 @@ class LoaderWork:
     """Names of the dataset that code in the loops around a pass sets, run or not."""
     generators: Digests = field(default_factory=dict)
     """Random generators of the main process as the first pass began."""
+    first_fetch: Digests = field(default_factory=dict)
+    """The process's own random generators after the main process made its first batch."""
     workers: tuple[WorkerState, ...] = ()
     """In order of their start; those of later passes too."""
 

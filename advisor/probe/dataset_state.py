@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import gc
 import itertools
 import operator
 import random
@@ -288,7 +289,9 @@ def _facts(path: str, value: Any) -> Iterator[tuple[str, tuple[str, Any]]]:
     cache = getattr(type(value), "cache_info", None)
     if cache is not None:  # functools.lru_cache
         try:
-            yield path, ("size", int(cache(value).currsize))
+            size = int(cache(value).currsize)
+            if size > sum(map(_is_handle, _results(value))) or not size:
+                yield path, ("size", size)
         except Exception:
             pass
     elif isinstance(value, CONTAINERS):
@@ -324,12 +327,23 @@ def _holds_handles(value: Any) -> bool:
         if isinstance(value, (list, tuple, deque))
         else []
     )
-    return bool(parts) and all(
+    return bool(parts) and all(_is_handle(part) for part in parts if part is not None)
+
+
+def _is_handle(value: Any) -> bool:
+    """Return True for an open file, and for an object that holds one."""
+    own = getattr(value, "__dict__", None) if _is_own(type(value)) else None
+    return any(
         type(part).__module__.partition(".")[0] in HANDLES
         or type(part).__name__ == "memmap"
-        for part in parts
-        if part is not None
+        for part in (value, *(own.values() if isinstance(own, dict) else ()))
     )
+
+
+def _results(cache: Any) -> list[Any]:
+    """What an `lru_cache` holds, among others: results are its own, or lie in its dictionary."""
+    held = gc.get_referents(cache)
+    return held + [each for part in held if type(part) is dict for each in part.values()]
 
 
 def _array(value: Any) -> Any:

@@ -17,6 +17,8 @@ MODULES = 200
 """Modules of a program that are parsed: 1 s at most. Judgement."""
 LOADS = ("LOAD_ATTR", "LOAD_METHOD")
 """Names of Python's instructions; before 3.12 a method is loaded by one of its own."""
+ADDING = ("append", "appendleft", "add")
+"""Methods that add to a container, and tell nothing of it."""
 SHARED = ("multiprocessing", "ctypes", "mmap", "_thread", "threading", "logging", "_io")
 """Modules whose objects are shared with copies, or tell nothing."""
 UNKNOWN: Any = object()
@@ -137,10 +139,20 @@ def _read_in_file(name: str) -> frozenset[str]:
             tree = ast.parse(file.read())
     except (OSError, SyntaxError, ValueError):
         return frozenset("*")
+    added_to = {
+        id(node.value.func.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Call)
+        and isinstance(node.value.func, ast.Attribute)
+        and node.value.func.attr in ADDING
+    }
     return frozenset(
         node.attr
         for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Load)
+        and id(node) not in added_to
     )
 
 
@@ -148,14 +160,17 @@ def _read_in_file(name: str) -> frozenset[str]:
 def attributes(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
     """Attributes that `code` sets, and those that it reads but to add to them.
 
-    `self.seen += 1` reads a copy of the object on the stack. "*": it may read any, by its name.
+    `self.seen += 1` reads a copy of the object on the stack, `self.took.append(1)` adds to it.
+    "*": it may read any, by its name.
     """
     stored: set[str] = set()
     loaded: set[str] = set()
     before = ""
-    for instruction in dis.get_instructions(code):
+    every = [each for each in dis.get_instructions(code) if each.opname != "CACHE"]
+    for instruction, following in zip(every, [*every[1:], every[-1]]):
         name = instruction.opname
-        if name == SETS_ATTRIBUTE:
+        adds = following.opname in LOADS and following.argval in ADDING
+        if name == SETS_ATTRIBUTE or (name in LOADS and adds):
             stored.add(instruction.argval)
         elif name in LOADS and before not in ("COPY", "DUP_TOP"):
             loaded.add(instruction.argval)

@@ -190,6 +190,8 @@ class Session:
         """A network normalises by the batch it trains on."""
         self.questions: set[str] = set()
         """What the program asked of its worker's info."""
+        self.worker_watch: Any = None
+        """In a worker: what its fetches changed."""
         self.worker_facts: dict[str, Any] = {}
         """What this worker tells the main process."""
         self.facts: dict[str, Any] = {"skipped_updates": 0, "arguments": {}}

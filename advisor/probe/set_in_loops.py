@@ -73,6 +73,11 @@ def inside(state: Settable) -> set[str]:
     return found
 
 
+def function_at(name: str, line: int) -> ast.AST:
+    """Innermost function of a file at the line."""
+    return _at(name, line)[0]
+
+
 # Loops
 
 

@@ -9,6 +9,7 @@ workers repeat each other from the first batches on, and later steps must cost n
 from __future__ import annotations
 
 import functools
+import gc
 import inspect
 import json
 import multiprocessing
@@ -16,6 +17,7 @@ import os
 import random
 import sys
 import zlib
+from collections import deque
 from typing import Any, Iterator
 
 from . import (
@@ -28,6 +30,7 @@ from . import (
     mixed_losses,
     own_edits,
     set_in_loops,
+    worker_number,
 )
 from .recorder import write_whole
 from .session import Session
@@ -42,6 +45,8 @@ FIRST = 32
 """Items that are told one by one, to compare their order."""
 FETCHES = 4
 """Fetches of one process around which the dataset's state is read."""
+ITERATORS = 16
+"""Iterators, one in another, whose variables are read."""
 LOSSES = 16
 """Updates whose losses are told."""
 DRAWS = 3
@@ -50,6 +55,8 @@ PARTED = {"size", "order", "array"}
 """Kinds of change by which a worker's init function leaves it a part of the dataset."""
 OF_PROCESS = ("random", "numpy.random", "torch")
 """Random generators of a process, by their paths."""
+COUNTED_KINDS = ("value", "count", "start", "size", "order")
+"""Kinds of change that tell nothing where the program never reads them."""
 LATER_KINDS = ("weights", "array", "value")
 """Kinds of change that are looked for once more at the end."""
 FIRSTS = ("value", "generator")
@@ -121,6 +128,8 @@ class LoaderWatch:
         """State that changed between two passes."""
         self.set_inside: list[str] = []
         """Attributes that the loop over the batches sets."""
+        self.first_fetch: dict[str, str] = {}
+        """The process's own random generators after the first fetch in the main process."""
         self.unread: set[str] = set()
         """Attributes that no code which makes items reads, so that it may count in them."""
         self.sets = False
@@ -168,11 +177,7 @@ class LoaderWatch:
             "draws": self.draws,
             "limits": batch_limits.content(self.limits),
             "passes": [pass_.content() for pass_ in self.passes],
-            "by_items": {
-                path: self.kind_of(path, kind)
-                for path, kind in self.by_items.items()
-                if kind != "value" or path.rpartition(".")[-1] not in self.unread
-            },
+            "by_items": self._read(self.changed()),
             "by_loop": {
                 path: kind
                 for path, kind in self.by_loop.items()
@@ -184,7 +189,24 @@ class LoaderWatch:
             "generators": dataset_state.generators(self.passes[0].start)
             if self.passes
             else {},
-            "workers": list(_of_workers(session, self.name)),
+            "first_fetch": self.first_fetch,
+            "workers": [
+                {**facts, "changed": self._read(facts.get("changed", {}))}
+                for facts in _of_workers(session, self.name)
+            ],
+        }
+
+    def changed(self) -> dict[str, str]:
+        """State that making an item changed, with its kind."""
+        return {path: self.kind_of(path, kind) for path, kind in self.by_items.items()}
+
+    def _read(self, changed: dict[str, str]) -> dict[str, str]:
+        """The part of a state that the program reads."""
+        return {
+            path: kind
+            for path, kind in changed.items()
+            if kind not in COUNTED_KINDS
+            or path.rpartition(".")[-1].removesuffix("[]") not in self.unread
         }
 
 
@@ -234,7 +256,7 @@ def _fetching(session: Session) -> Any:
         self.__dict__[FETCHED] = number
         before: dataset_state.State = {}
         try:
-            before = state_of(session, self.dataset, self.collate_fn)
+            before = _state_of_fetcher(session, self)
         except Exception as problem:
             session.fail(problem)
         if number > 1 and not session.is_muted():
@@ -260,6 +282,35 @@ def state_of(session: Session, dataset: Any, collate: Any) -> dataset_state.Stat
             "torch": getattr(session.torch, "default_generator", None),
         }
     )
+
+
+def _state_of_fetcher(session: Session, fetcher: Any) -> dataset_state.State:
+    """The same, and random generators that lie in a stream's running code."""
+    state = state_of(session, fetcher.dataset, fetcher.collate_fn)
+    iterator = getattr(fetcher, "dataset_iter", None)
+    if iterator is not None:
+        running = dataset_state.read(_running(iterator, fetcher.dataset))
+        state.update(dataset_state.of_generators(running))
+    return state
+
+
+def _running(iterator: Any, dataset: Any) -> dict[str, Any]:
+    """Variables of the generators that an iterator goes through, by their names."""
+    found: dict[str, Any] = {}
+    here, seen = deque([iterator]), set[int]()
+    while here and len(seen) < ITERATORS:
+        part = here.popleft()
+        if id(part) in seen or part is dataset:
+            continue
+        seen.add(id(part))
+        frame = getattr(part, "gi_frame", None)
+        if frame is not None:
+            variables = copied_weights.variables_of(frame)
+            variables.pop("self", None)
+            for name, value in variables.items():
+                found.setdefault(f"iterator.{name}", value)
+        here += [each for each in gc.get_referents(part) if hasattr(type(each), "__next__")]
+    return found
 
 
 def _left_alone(session: Session, fetcher: Any, before: Any) -> None:
@@ -294,7 +345,7 @@ def look_again(session: Session, facts: dict[str, Any]) -> None:
 
 
 def _fetched(session: Session, fetcher: Any, number: int, before: Any) -> None:
-    after = state_of(session, fetcher.dataset, fetcher.collate_fn)
+    after = _state_of_fetcher(session, fetcher)
     if not session.is_muted():
         fetcher.__dict__[LEFT] = after
     changed = dataset_state.changes(before, after)
@@ -306,7 +357,13 @@ def _fetched(session: Session, fetcher: Any, number: int, before: Any) -> None:
         return
     for facts in session.loaders:
         if facts["dataset"] == name:
-            facts["work"].fetched(number, changed, before, after)
+            work = facts["work"]
+            work.fetched(number, changed, before, after)
+            work.first_fetch = work.first_fetch or {
+                path: digest
+                for path, digest in dataset_state.generators(after).items()
+                if path in OF_PROCESS
+            }
 
 
 # In a worker
@@ -399,7 +456,7 @@ def _watched(session: Session, info: Any) -> Any:
 
         def __getattribute__(self, name: str) -> Any:
             if name in LOCAL:
-                session.attempt(_asked, session, name)
+                session.attempt(_asked, session, name, sys._getframe(1))
             return object.__getattribute__(self, name)
 
     watched = object.__new__(WorkerInfo)
@@ -409,7 +466,10 @@ def _watched(session: Session, info: Any) -> Any:
     return watched
 
 
-def _asked(session: Session, name: str) -> None:
+def _asked(session: Session, name: str, frame: Any = None) -> None:
+    if name == "num_workers" and name not in session.questions:
+        place = (frame.f_code.co_filename, frame.f_lineno)
+        name = "seeds" if worker_number.only_seeds(*place, name) else name
     if name not in session.questions:
         session.questions.add(name)
         if session.worker_facts:
@@ -433,10 +493,12 @@ def _report(
             worker=worker._worker_info.id,
             before=dataset_state.generators(before),
             after=dataset_state.generators(after),
-            changed={},
         )
-    for path, kind in changed.items():
-        facts["changed"].setdefault(path, kind)
+        session.worker_watch = LoaderWatch()
+    watch = session.worker_watch
+    if watch is not None:
+        watch.fetched(number, changed, before, after)
+        facts["changed"] = watch.changed()
     _write(session)
 
 

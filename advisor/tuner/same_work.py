@@ -27,6 +27,8 @@ KINDS = ("drawn", "came")
 """Numbers that stand for items: indices, and content."""
 SHARDS = {"id", "num_workers"}
 """Fields of the worker's info without which a worker cannot take its part of a stream."""
+RUNNING = "iterator."
+"""Start of the paths of generators that lie in a stream's running code."""
 SEEDS = {"seed", "initial_seed"}
 """What a worker asks for to seed a generator otherwise in each worker and pass."""
 Differences = Iterator[WorkDifference]
@@ -216,6 +218,10 @@ def unsharded(compared: Compared) -> Differences:
         return
     if work.workers and not asked:
         why = "No worker asked which part is its own: each worker would yield all of it."
+    elif "seeds" in asked:
+        why = (
+            "Workers ask how many they are for a seed only, so each would yield all of it."
+        )
     elif asked:
         why = "No worker asked for both its number and how many share the data."
     else:
@@ -268,8 +274,15 @@ def shared_generators(compared: Compared) -> Differences:
     drawn = {
         path for state in states for path, kind in state.items() if kind == "generator"
     }
+    asked = {field for each in work.workers for field in each.asked}
+    shares = asked >= SHARDS or has_own_parts(work.workers)
     for path in sorted(drawn):
-        if not work.workers and path.startswith(("dataset", "collate_fn")):
+        if path.startswith(RUNNING):
+            # It begins anew with each pass in any process, and may order a part of the items.
+            if shares or not is_equal_in_two(work.workers, path):
+                continue
+            why = "and workers seed it alike, so they draw the same numbers"
+        elif not work.workers and path.startswith(("dataset", "collate_fn")):
             why = "and how workers seed it could not be seen"
         elif any(
             each.before.get(path) == work.generators.get(path, "") for each in work.workers
@@ -292,6 +305,27 @@ def shared_generators(compared: Compared) -> Differences:
             of_workers=True,
         )
         return
+
+
+def seeded_loop(compared: Compared) -> Differences:
+    """Items that seed the process's own generators, once the loop's process makes them.
+
+    After the same first batch the generator is equal in a worker and in the loop's process, though
+    they began with other ones.
+    """
+    before, after = compared.before, compared.after
+    if not before.effects.workers or after.effects.workers:
+        return
+    here = loader_of(after)
+    for path, state in sorted(here.first_fetch.items()):
+        if any(
+            each.after.get(path) == state
+            and each.before.get(path) not in (state, here.generators.get(path))
+            for each in loader_of(before).workers
+        ):
+            why = f"Items seed the random generator `{path}`, from which the training would draw."
+            yield suggested("shared-generator", why, of_workers=True)
+            return
 
 
 def is_equal_in_two(workers: Sequence[WorkerState], path: str) -> bool:
@@ -345,18 +379,17 @@ STATE_WORDS = {
 
 
 def changed_state(compared: Compared) -> Differences:
-    """State that items depend on, kept by the dataset in the main process."""
+    """State that items depend on, kept by the dataset in each process that makes items."""
     originals, before, after = compared.originals, compared.before, compared.after
-    if before.effects.workers or not after.effects.workers:
+    if not moved_workers(before, after):
         return
-    work = loader_of(after)
-    changed = {
-        path: kind for run in originals for path, kind in loader_of(run).by_items.items()
-    }
-    for path, kind in sorted(changed.items()):
+    alone, work = not before.effects.workers, loader_of(after)
+    lost = is_lasting(before) and not is_lasting(after)
+    alike = any(run.work and run.work.items_alike for run in originals)
+    for path, kind in sorted(changed_by_items(originals).items()):
         if not path.startswith(("dataset", "collate_fn")):
             continue
-        if kind == "size" and not work.iterable:
+        if kind == "size" and not work.iterable and (alone or lost):
             why = f"The dataset keeps what it loaded in `{shown(path)}`"
             kept = (
                 "each worker would keep its own"
@@ -366,12 +399,27 @@ def changed_state(compared: Compared) -> Differences:
             yield suggested(
                 "cache-of-dataset", f"{why}; with workers {kept}.", of_workers=True
             )
-        elif kind == "start" and work.iterable and not is_kept(after):
-            why = f"The dataset counts its passes in `{shown(path)}`, which workers begin anew."
+        elif kind == "start" and work.iterable and is_lasting(before) != is_lasting(after):
+            how = "begin" if lost else "began"
+            why = f"The dataset counts its passes in `{shown(path)}`, which workers {how} anew."
             yield suggested("state-of-dataset", why, of_workers=True)
-        elif kind in STATE_WORDS and (kind == "count" or not work.iterable):
+        elif kind == "count" or (
+            kind in STATE_WORDS and alone and not work.iterable and not alike
+        ):
             why = f"The dataset {STATE_WORDS[kind].format(shown(path))}."
             yield suggested("state-of-dataset", why, of_workers=True)
+
+
+def changed_by_items(runs: Sequence[Run]) -> dict[str, str]:
+    """State that making items changed, by kind, in whatever process makes them."""
+    states = [loader_of(run).by_items for run in runs]
+    states += [each.changed for run in runs for each in loader_of(run).workers]
+    return {path: kind for state in states for path, kind in state.items()}
+
+
+def is_lasting(run: Run) -> bool:
+    """True if what a dataset keeps outlives a pass."""
+    return not run.effects.workers or is_kept(run)
 
 
 def hidden_cache(compared: Compared) -> Differences:
@@ -437,7 +485,8 @@ def set_by_loop(compared: Compared) -> Differences:
 
 def shown(path: str) -> str:
     """Path as the program would write it: `rng` of its dataset, `transform.rng`."""
-    inner = path.split(".", 1)[-1] if path.startswith(("dataset.", "collate_fn.")) else path
+    roots = ("dataset.", "collate_fn.", RUNNING)
+    inner = path.split(".", 1)[-1] if path.startswith(roots) else path
     return inner.removesuffix("[]")
 
 
@@ -929,6 +978,7 @@ def unlike_rows(
 Rule = Callable[[Compared], Differences]
 RULES: tuple[Rule, ...] = (
     shared_generators,
+    seeded_loop,
     unsharded,
     repeated_items,
     other_passes,

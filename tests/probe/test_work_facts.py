@@ -62,6 +62,8 @@ def causes(before: Run, after: Run) -> list[str]:
         ("Named", "set-by-program"),
         ("Called", "set-by-program"),
         ("Transformed", "set-by-program"),
+        ("SeedingByCount", "not-sharded"),
+        ("EndlessOrder", "shared-generator"),
         ("PassEnding", "items-repeat"),
         ("EndlessAlike", "items-repeat"),
     ],
@@ -77,7 +79,8 @@ def test_workers_that_change_the_work_are_told_by_its_cause(name, cause) -> None
         *("Items", "Opening", "Held-reseeded", "Told", "Weighted", "Shared"),
         *("Parted", "Endless", "Dealt-dealt", "Piped"),
         *("Tallying", "MadeOfTorchsSeed", "Handles", "Drawing-bytorch"),
-        *("Updated", "Encoding"),
+        *("Updated", "Encoding", "HandlesCached", "Shards", "Timing"),
+        *("EndlessOrderOfEach", "PartedShuffling"),
     ],
 )
 def test_workers_that_do_the_same_work_are_no_difference(name) -> None:
@@ -153,6 +156,31 @@ def test_reading_a_datasets_state_runs_none_of_its_code() -> None:
         "data.kept.0",
         "data.kept.1",
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("Counting", True), ("Tallying", False), ("Items", False), ("Scratch", False)],
+)
+def test_a_count_in_each_worker_grows_slower_in_more_of_them(name, told) -> None:
+    found = causes(trial(name, "1", "persistent"), trial(name, "2", "persistent"))
+    assert set(found) - {"items-repeat"} == ({"state-of-dataset"} if told else set())
+
+
+@pytest.mark.parametrize(
+    ("name", "told"), [("SeedingTorch", ["shared-generator"]), ("DrawingTorch", []), ("Items", [])]
+)
+def test_items_that_seed_the_process_may_not_move_into_that_of_the_loop(name, told) -> None:
+    assert causes(trial(name, "2"), trial(name, "0")) == told
+
+
+def test_an_array_that_shows_in_no_item_may_be_written_by_each_worker(tmp_path) -> None:
+    """The same items, asked for again after others, come as they were."""
+    parted = MeasurePlan(measure_s=0.3, min_steps=8, ceilings_workers=(0,), ceilings_s=0.2)
+    for name, told in (("Scratch", []), ("Smoothed", ["state-of-dataset"])):
+        words = ("work_data.py", f"{name}-long", "0")
+        before = program.python(tmp_path / name, *words, plan=parted).measured
+        assert causes(before, trial(name, "2")) == told
 
 
 def test_a_generator_that_each_item_seeds_may_be_copied(tmp_path) -> None:
