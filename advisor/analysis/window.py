@@ -137,7 +137,7 @@ def warm_up(log: EventLog, series: StepSeries, measure_s: float) -> int:
 
     Steps that are slow for any other reason are taken off in blocks, as long as the first block
     is slower than those behind it. A block spans two rounds of the workers, since within a round
-    one step waits and the others do not.
+    one step waits and the others do not. The forwards of a sampler wait for none of them.
     """
     facts, clock = log.loader(series.loader), series.clock
     workers = facts.workers
@@ -153,7 +153,7 @@ def warm_up(log: EventLog, series: StepSeries, measure_s: float) -> int:
         if discard < series.steps and clock[discard] > limit:
             discard = min(discard, max(3, workers + 2, bisect.bisect_left(clock, limit)))
     first = max(discard, bisect.bisect_left(series.bounds, log.warm_until))
-    size = max(5, 2 * workers)
+    size = 5 if series.kind == FORWARD else max(5, 2 * workers)
     blocks = [
         clock[k + size] - clock[k] for k in range(first, series.steps - size + 1, size)
     ]

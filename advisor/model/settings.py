@@ -101,10 +101,11 @@ class Change:
 
     @property
     def label(self) -> str:
-        """Short name and value: `batch 8`, `train batch 8`, `lr 0.1`."""
+        """Short name and value: `batch 8`, `train batch 8`, `--batch-size 8`, `lr 0.1`."""
         *above, leaf = (self.name or leaf_of(self.path)).split(".")
         value = self.new if isinstance(self.new, str) else json.dumps(self.new)
-        return " ".join((*above[:1], SHORT_NAMES.get(self.kind, leaf), value))
+        short = SHORT_NAMES.get(self.kind) if leaf == self.kind else None
+        return " ".join((*above[:1], short or leaf, value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

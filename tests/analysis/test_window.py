@@ -44,6 +44,19 @@ def test_slow_first_steps_are_warm_up() -> None:
     assert measured(log).units_per_s() == pytest.approx(400.0)
 
 
+def test_a_sampler_whose_workers_start_beside_it_is_warm_later() -> None:
+    """They fill their queue on the same CPUs, through the first dozens of forwards of a batch."""
+    log, now, took = log_with(workers=12, prefetch=2), 0.0, 0.2
+    plan = MeasurePlan(measure_s=2.0, min_steps=8, forwards_per_unit=1000.0)
+    fetch(log, now, now, 0, 8.0)
+    wait_s = 1.0
+    while wait_s:
+        call(log, now, now + took, 8.0, graded=False)
+        now, took = now + took, max(0.01, 0.93 * took)
+        wait_s = find_window(log, detected(log, plan), plan)[1] if len(log.calls) > 10 else 1.0
+    assert measured(log, plan).units_per_s() == pytest.approx(8 / 1000 / 0.01, rel=0.3)
+
+
 @pytest.mark.parametrize(("epochs", "steps", "step_s"), [(12, 20, 0.01), (5, 8, 0.1)])
 def test_short_epochs_are_measured_whole(epochs, steps, step_s) -> None:
     """Each pays for its pause, also where no epoch holds the steps that a window wants."""
