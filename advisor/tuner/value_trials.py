@@ -151,8 +151,7 @@ def rate_of(state: TunerState, value: JsonScalar, trial: TrialResult) -> str:
     """What one run of a value showed: "`bf16` ran at 0.61x", or how it failed."""
     if isinstance(trial.result, Failure):
         return f"`{value}` failed: {trial.result.kind}"
-    gain = state.gain(trial.result, state.incumbent_run)
-    return f"`{value}` ran at {numbers.ratio(gain)}"
+    return f"`{value}` ran at {numbers.ratio(state.gain_over_incumbent(trial.result))}"
 
 
 def requests_of(

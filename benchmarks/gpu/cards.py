@@ -1,21 +1,26 @@
 """Reference workloads tuned on simulated cards, and the reports that their users would read.
 
     python -m benchmarks.gpu.cards [WORKLOAD ...] [--cards rtx-3090 ...] [--budget 3m] --output DIR
+    python -m benchmarks.gpu.cards --made ...    # torch's CUDA build, cards below the CUDA API
 
 A simulated card says nothing of a real one's speed. It shows what is tried and chosen on a card of
-that name and memory, whether the report says so, and whether its figures agree with the driver's.
+that name and memory, whether the report says so, and whether its figures agree with the driver's
+and with each other.
 """
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu.bench import environ_of
-from benchmarks.gpu.whole import WORKLOADS, copy_project
+from benchmarks.gpu.bench import ROOT, environ_of
+from benchmarks.gpu.whole import WORKLOADS, Workload, copy_project
+from tests.support.contradictions import contradictions
 
 CARDS: dict[str, tuple[dict[str, Any], dict[str, object]]] = {
     "rtx-3090": (
@@ -29,7 +34,9 @@ CARDS: dict[str, tuple[dict[str, Any], dict[str, object]]] = {
     "h100": ({"memory_gib": 80.0, "us_per_mb": 900.0}, {}),
 }
 """By profile: the simulated card, and readings of its driver besides an H100's."""
-TUNED = ("dem", "emberformer", "relighting", "headpose")
+TUNED = ("dem", "emberformer", "relighting", "headpose", "speech")
+HEAD = ("workload", "card", "verdict", "gain", "written", "precision", "utilisation", "compute",
+        "contradicted")  # fmt: skip
 STEPS = ('"n_timestep": 1000', '"n_timestep": 100')
 """Text of the config that is replaced: a CPU makes the numbers of every step."""
 
@@ -40,22 +47,42 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=", ".join(TUNED))
     parser.add_argument("--cards", nargs="+", choices=CARDS, default=tuple(CARDS))
     parser.add_argument("--budget", default="3m")
+    parser.add_argument("--made", action="store_true", help="torch's CUDA build, on made cards")
     parser.add_argument("--output", type=Path, required=True)
     args = parser.parse_args(argv)
     args.output.mkdir(parents=True, exist_ok=True)
-    print("| workload | card | verdict | gain | written | precision | utilisation | compute |")
-    print("|:--|:--|:--|:--|:--|:--|--:|--:|", flush=True)
-    complete = True
+    print(f"| {' | '.join(HEAD)} |\n|:--|:--|:--|:--|:--|:--|--:|--:|:--|", flush=True)
+    complete, tune = True, tuned_on_made_card if args.made else tuned
     for card in args.cards:
         for workload in args.workloads or TUNED:
-            report = tuned(workload, card, args.budget, args.output)
-            print(row(workload, card, report), flush=True)
-            complete &= report is not None
+            if args.made and WORKLOADS[workload].needs_numbers:
+                continue
+            stem = args.output / f"{workload}-{card}"
+            tune(workload, card, args.budget, stem)
+            written = stem.with_suffix(".json").exists()
+            print(row(workload, card, stem) if written else f"| {workload} | {card} | no report |")
+            sys.stdout.flush()
+            complete &= written
     return int(not complete)
 
 
-def tuned(workload: str, card: str, budget: str, output: Path) -> dict[str, Any] | None:
-    """Report of `optimize` on a copy of the repository; None if it wrote none."""
+def tuned_on_made_card(workload: str, card: str, budget: str, stem: Path) -> None:
+    """Report of `optimize` in torch's CUDA build, with the networks as a real card gets them."""
+    from tests import fakegpu
+
+    if why := fakegpu.missing():
+        raise SystemExit(why)
+    work, scale = WORKLOADS[workload], "4" if card == "h100" else "2"
+    with tempfile.TemporaryDirectory(prefix="gpu-cards-") as folder, fakegpu.Cards(card) as cards:
+        project = Path(folder) / "project"
+        copy_project(project, python=str(fakegpu.PYTHON))
+        base = {**environ_of(Path(folder), alone=True), "PYTHONPATH": str(ROOT)}
+        optimized(work, project, cards.environment(base), budget, stem, "--scale", scale,
+                  python=str(fakegpu.PYTHON))  # fmt: skip
+
+
+def tuned(workload: str, card: str, budget: str, stem: Path) -> None:
+    """Report of `optimize` on a copy of the repository, at a CPU's size."""
     from tests import nvml_stub, simulated_gpu
 
     work = WORKLOADS[workload]
@@ -74,27 +101,36 @@ def tuned(workload: str, card: str, budget: str, output: Path) -> dict[str, Any]
         with nvml_stub.metered(stub, table) as meter:
             base = stub.env({**environ_of(Path(folder), alone=True), **meter})
             environ = simulated_gpu.environment((shown,), base=base)
-            words = [word.format(config=work.config) for word in work.program]
-            config = filter(None, [work.config])
-            done = subprocess.run(
-                [sys.executable, "-m", "advisor", "optimize", *config, "--window", "2s",
-                 "--budget", budget, "--", sys.executable, *words],
-                cwd=project, env=environ, capture_output=True, text=True, check=False,
-            )  # fmt: skip
-        if not (project / "report.json").exists():
-            print(done.stderr[-3000:], file=sys.stderr)
-            return None
-        for suffix in (".md", ".json"):
-            text = (project / f"report{suffix}").read_text(encoding="utf-8")
-            (output / f"{workload}-{card}{suffix}").write_text(text, encoding="utf-8")
-        found: dict[str, Any] = json.loads(text)
-        return found
+            optimized(work, project, environ, budget, stem)
 
 
-def row(workload: str, card: str, report: dict[str, Any] | None) -> str:
-    """A line of the table: the verdict, and the driver's figure beside the tool's own share."""
-    if report is None:
-        return f"| {workload} | {card} | no report | | | | | |"
+def optimized(
+    work: Workload, project: Path, environ: Mapping[str, str], budget: str, stem: Path,
+    *more: str, python: str = sys.executable,
+) -> None:  # fmt: skip
+    """Tune in `project`, and keep report.md and report.json as `stem`."""
+    words = [*(word.format(config=work.config) for word in work.program), *more]
+    subprocess.run(
+        [python, *words, *work.once], cwd=project, env=environ, capture_output=True, check=False
+    )  # its data, made once
+    done = subprocess.run(
+        [python, "-m", "advisor", "optimize", *filter(None, [work.config]), "--window", "2s",
+         "--budget", budget, "--", python, *words],
+        cwd=project, env=environ, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if not (project / "report.json").exists():
+        print(done.stderr[-3000:], file=sys.stderr)
+        return
+    for suffix in (".md", ".json"):
+        shutil.copy(project / f"report{suffix}", stem.with_suffix(suffix))
+
+
+def row(workload: str, card: str, stem: Path) -> str:
+    """A line of the table: the verdict, the driver's figure beside the tool's own share, and what
+    disagrees.
+    """
+    page = stem.with_suffix(".md").read_text(encoding="utf-8")
+    report: dict[str, Any] = json.loads(stem.with_suffix(".json").read_text(encoding="utf-8"))
     gain, before = report.get("gain") or {}, report["before"]
     interval = "{ratio:.2f} ({low:.2f} to {high:.2f})".format(**gain) if gain else "-"
     written = ", ".join(f"{c['kind']} {c['old']} to {c['new']}" for c in report["changes"])
@@ -107,7 +143,7 @@ def row(workload: str, card: str, report: dict[str, Any] | None) -> str:
     figures = f"{util if util is None else round(util)} | {share and round(100 * share)}"
     return (
         f"| {workload} | {card} | {report['verdict']} | {interval} | {written or '-'} "
-        f"| {precision or '-'} | {figures} |"
+        f"| {precision or '-'} | {figures} | {'; '.join(contradictions(report, page)) or '-'} |"
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from advisor import numbers
 from advisor.model import Override, Run
 from advisor.report.bottleneck import diagnose
 from benchmarks.gpu.bench import Bench, description, own_rate
@@ -140,9 +141,12 @@ def causes(bench: Bench) -> Iterator[Line]:
             for name in ("compute", "data_wait", "host_to_device", "launch", "sync", "other")
             if (share := getattr(run.shares, name))
         )
-        shares += f"; NVML's utilisation {run.telemetry.gpu_util_pct} %"
+        shares += f"; NVML's utilisation {numbers.number(run.telemetry.gpu_util_pct)} %"
+        right = found.name == cause
+        by_load = not right and run.disturbance.disturbed is True  # a slow host has causes, too
+        shares += "; beside load, which decides nothing" if by_load else ""
         yield bench.line(
-            f"made: {cause}", cause, f"{found.name}: {shares}", found.name == cause,
+            f"made: {cause}", cause, f"{found.name}: {shares}", None if by_load else right,
             "analysis/device_time.py BEHIND_S, NEAR_S, and report/bottleneck.py WORTH_NAMING; "
             "compare the shares",
         )  # fmt: skip

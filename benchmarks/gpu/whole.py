@@ -14,6 +14,7 @@ from advisor.errors import OPTIMIZE_EXIT_CODES
 from advisor.machine import profiles
 from benchmarks.gpu.bench import ROOT, Bench
 from benchmarks.gpu.record import Line
+from tests.support.contradictions import contradictions
 
 KEPT = ("benchmarks", "config", "gpu-advisor.toml")
 LARGE_GIB = 30.0
@@ -39,6 +40,8 @@ class Workload:
     """Budget of a short run; None: left out there."""
     short_config: tuple[tuple[str, str], ...] = ()
     """Texts of the config that a short run replaces."""
+    needs_numbers: bool = False
+    """It reads indices that its card has computed, and a made card computes none."""
 
 
 DEM = "benchmarks.workloads.dem_completion.run"
@@ -77,6 +80,7 @@ WORKLOADS = {
         config="config/speech.py",
         program=("benchmarks/workloads/speech/train.py", "--config", "{config}"),
         once=("--epochs", "1", "--max-steps", "1"),
+        needs_numbers=True,
     ),
 }
 
@@ -105,6 +109,9 @@ def tuned(bench: Bench, *, name: str) -> Iterator[Line]:
     """Tune a workload in a copy of the repository, without history."""
     work = WORKLOADS[name]
     budget_s = work.short_s if bench.short else work.budget_s
+    if bench.made and work.needs_numbers:
+        yield bench.line("optimize", "", "it needs numbers, and a made card computes none", None)
+        return
     if budget_s is None or bench.left_s < budget_s + AROUND_S:
         yield bench.line("optimize", "", f"{NO_TIME}: --only {name} runs it", None)
         return
@@ -137,11 +144,12 @@ def tuned(bench: Bench, *, name: str) -> Iterator[Line]:
         "run the command by hand; report.md in its folder",
     )  # fmt: skip
     if (path := project / "report.json").exists():
-        yield from _answer(bench, json.loads(path.read_text(encoding="utf-8")))
+        page = path.with_suffix(".md").read_text(encoding="utf-8")
+        yield from _answer(bench, json.loads(path.read_text(encoding="utf-8")), page)
 
 
-def _answer(bench: Bench, report: dict[str, Any]) -> Iterator[Line]:
-    """Verdict, throughput, card and bottleneck of a report."""
+def _answer(bench: Bench, report: dict[str, Any], page: str) -> Iterator[Line]:
+    """Verdict, throughput, card and bottleneck of a report, and whether its figures agree."""
     gain, before, after = (report.get(name) or {} for name in ("gain", "before", "after"))
     changes = ", ".join(
         f"{each['path'].rsplit('.', 1)[-1]} {each['old']} to {each['new']}"
@@ -171,14 +179,19 @@ def _answer(bench: Bench, report: dict[str, Any]) -> Iterator[Line]:
         f"{bottleneck.get('name')}; " + ", ".join(f"{k} {v:.0%}" for k, v in shares.items()),
         not low if bottleneck else None, "advisor/report/bottleneck.py",
     )  # fmt: skip
+    disagree = contradictions(report, page)
+    yield bench.line(
+        "figures of the page", "none contradicts another", "; ".join(disagree) or "they agree",
+        not disagree, "tests/support/contradictions.py has the rule; advisor/report the figure",
+    )  # fmt: skip
 
 
 def _last_lines(text: str) -> str:
     return " ".join(text.strip().splitlines()[-3:])
 
 
-def copy_project(project: Path) -> None:
-    """Copy what the commands read, below a root that git would name."""
+def copy_project(project: Path, python: str = sys.executable) -> None:
+    """Copy what the commands read, below a root that git would name; for programs of `python`."""
     (project / ".git").mkdir(parents=True)
     for kept in KEPT:
         source = ROOT / kept
@@ -186,8 +199,8 @@ def copy_project(project: Path) -> None:
             ignored = shutil.ignore_patterns("results", "__pycache__")
             shutil.copytree(source, project / kept, ignore=ignored)
         else:
-            text = source.read_text(encoding="utf-8")  # quality commands run under this Python
-            (project / kept).write_text(text.replace("python ", f"{sys.executable} "), "utf-8")
+            text = source.read_text(encoding="utf-8")  # quality commands run under it, too
+            (project / kept).write_text(text.replace("python ", f"{python} "), "utf-8")
 
 
 def gate(bench: Bench) -> Iterator[Line]:

@@ -141,9 +141,7 @@ def test_a_schedule_that_cannot_be_kept_is_refused_with_its_numbers(start, end, 
 def test_settings_of_one_kind_have_labels_of_their_own() -> None:
     """A value that the command line overrides is tried beside that of its option."""
     labels = [
-        Change(
-            document="", path=path, kind="batch_size", knob_class="free", old=1, new=8
-        ).label
+        Change(document="", path=path, kind="batch_size", knob_class="free", old=1, new=8).label
         for path in ("pipeline.batch_size", "--batch-size", "eval_batch_size")
     ]
     assert labels == ["batch 8", "--batch-size 8", "eval_batch_size 8"]

@@ -71,6 +71,14 @@ def test_a_value_that_lost_is_kept_with_what_was_measured() -> None:
     assert reason.endswith("faster by more than 3 %. `4` ran at 0.61x.")
 
 
+def test_a_value_that_lost_is_told_against_the_rate_of_the_table() -> None:
+    """That is the median of equal runs, not the fastest of them."""
+    rates = (1.0, 1.5, 0.9)
+    begun = replace(BEGUN, originals=tuple(a_run(units_per_s=rate) for rate in rates))
+    lost = prefetching(begun, 4, 0.5, outcome="kept").verdict_on(knob_of("prefetch_factor"))
+    assert lost.reason.endswith("`4` ran at 0.50x.")
+
+
 def test_a_second_pass_may_lead_back_to_what_the_config_says() -> None:
     assert prefetching(FOUND, 2, 4.0, outcome="kept").best == Candidate()
 
