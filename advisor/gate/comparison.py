@@ -21,7 +21,7 @@ from advisor.gate.schema import (
     RunEntry,
     WorkloadVerdict,
 )
-from advisor.gate.sequential_test import CORRELATED, Judgement, Outcome
+from advisor.gate.sequential_test import CORRELATED, FEWEST_TO_FAIL, Judgement, Outcome
 from advisor.model import Run
 from advisor.numbers import number
 from advisor.objective import METRICS
@@ -203,9 +203,12 @@ class FigureComparison:
         if low is not None and high is not None:
             certain = f"{100 * judgement.confidence:.3g} %"
             between = f"lies between {low:.1f} % and {high:.1f} % ({certain} certain)"
+        early = judgement.interval.n < FEWEST_TO_FAIL
+        beyond = early and low is not None and low > 100 * self.threshold
+        too_few = f". A regression is told from {FEWEST_TO_FAIL} pairs on" if beyond else ""
         return (
             f"undecided after {len(self.differences)} pairs{stopped_by}: "
-            f"the {change} {between}, and {limit} is allowed"
+            f"the {change} {between}, and {limit} is allowed{too_few}"
         )
 
     def _noise_pct(self) -> float | None:

@@ -47,6 +47,8 @@ falling at 17 pairs; one that speaks against a regression keeps that from it.
 Chosen by `python -m benchmarks.gate_error_rates`; record: benchmarks/results/gate-cpu2.md.
 """
 LOOKS = tuple(SPENT)
+FEWEST_TO_FAIL = min(look for look, spent in SPENT.items() if spent["regression"])
+"""Pairs from which a regression may fall that is not evident by itself."""
 EVIDENT = math.log(1.5)
 """A slowdown is evident if each pair exceeds the threshold by this and the spread.
 

@@ -99,6 +99,10 @@ CASES: dict[str, tuple[list[ProgramEntry], str, str]] = {
         [program_of(around(100, 9), [100 * math.exp(0.2 * math.sin(9 * i)) for i in range(9)])],
         "inconclusive", "undecided after 9 pairs",
     ),
+    "slower, too early": (
+        [program_of(around(100, 9), around(91, 9))],
+        "inconclusive", "and 5 % is allowed. A regression is told from 12 pairs on",
+    ),
     "too many discarded": (
         [discarded(program_of(around(100, 8), around(50, 8)), "2 foreign processes", 6, 7, 8)],
         "invalid", "foreign",
