@@ -147,7 +147,7 @@ def dispatch(argv: list[str]) -> int:
         raise UsageError(msg)
     if command is None and name not in WITHOUT_COMMAND:
         mistakes.refuse([mistakes.without_separator(call)])
-    args = parser.parse_args(rest)
+    args = parser.parse_args(mistakes.with_values(rest, call.options))
     args.words = rest
     mistakes.check_words(call)
     mistakes.check_configs(getattr(args, "configs", ()), call)

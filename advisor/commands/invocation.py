@@ -346,8 +346,10 @@ def _no_command(paths: Sequence[Path], loaded: Settings, use_case: str) -> str:
     words = " ".join([use_case, *map(str, paths)])
     flag = f" --config {paths[0]}" if paths else ""
     right = f"gpu-advisor {words} -- python YOUR_SCRIPT.py{flag}"
-    if [path.suffix for path in paths] == [".py"]:  # mostly the program itself
-        right = f"gpu-advisor {use_case} -- python {paths[0]}"
+    programs = [path for path in paths if path.suffix == ".py"]
+    if len(programs) == 1:  # mostly the program itself
+        configs = (str(path) for path in paths if path not in programs)
+        right = " ".join(["gpu-advisor", use_case, *configs, "-- python", str(programs[0])])
     return (
         f"No command is known. Add it after `--`:\n"
         f"  {right}\n"

@@ -46,8 +46,17 @@ PASSES_ON = re.compile(r"\bparse_known_args\b")
 ALONE = {"torch", "torchvision", "torchaudio", "numpy", "yaml", "PIL", "tqdm"}
 """Libraries that read no options of a program."""
 FIND_TORCH = "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"
+FIND_MODULE = (
+    "import importlib.util as u, sys; sys.path.insert(0, ''); "
+    "sys.exit(u.find_spec(sys.argv[1]) is None)"
+)
+COMPILE = "import sys; compile(open(sys.argv[1], 'rb').read(), 'script', 'exec')"
+INTERPRETER = re.compile(
+    r"python[\d.]*|bash|sh|dash|zsh|torchrun|accelerate|deepspeed|mpirun"
+)
+"""Programs that do nothing of their own: they start what is named behind them."""
 FIND_LIMIT_S = 10.0
-"""Longest wait for an interpreter to say whether it has torch; a slow disk needs seconds."""
+"""Longest wait for an interpreter to say what it has or knows; a slow disk needs seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +183,26 @@ def sent_elsewhere(call: Typed) -> str:
     return f"`{name}` starts the program elsewhere and returns at once; {way}."
 
 
+def on_another_machine(call: Typed) -> str:
+    if PurePath(call.command[0]).name != "ssh":
+        return ""
+    return (
+        "`ssh` runs the program on another machine, where no trial is seen. An [engine.NAME] of "
+        "gpu-advisor.toml runs trials there: see docs/engines.md."
+    )
+
+
+def nothing_started(call: Typed) -> str:
+    """An interpreter without a program: it would wait for lines, or print its usage."""
+    first, *rest = call.command
+    name = PurePath(first).name
+    if not INTERPRETER.fullmatch(name) or not all(word.startswith("-") for word in rest):
+        return ""
+    script = "YOUR_SCRIPT.sh" if name.endswith("sh") else "YOUR_SCRIPT.py"
+    right = call.with_command(first, script)
+    return f"`{shlex.join(call.command)}` starts no program. Write {right}."
+
+
 def notebook(call: Typed) -> str:
     name = next((word for word in call.command if word.endswith(NOTEBOOK)), None)
     if name is None:
@@ -195,6 +224,9 @@ def file_as_program(call: Typed) -> str:
         return (
             f"{first} is a Python file. Write {call.with_command('python', *call.command)}."
         )
+    if place.suffix.lower() in SUFFIXES and not os.access(place, os.X_OK):
+        right = call.with_command("python", "YOUR_SCRIPT.py", words=(*call.words, first))
+        return f"{first} is a config and no program. Write {right}."
     if place.suffix in SCRIPTS and not os.access(place, os.X_OK):
         return f"{first} is a script. Write {call.with_command('bash', *call.command)}."
     if os.sep not in first and os.access(place, os.X_OK):
@@ -316,27 +348,69 @@ def asks(call: Typed) -> str:
 
 def without_torch(call: Typed) -> str:
     """An interpreter that cannot import what the script imports first of all."""
-    script, first = call.script, call.command[0]
-    if script is None or not re.fullmatch(r"python[\d.]*", PurePath(first).name):
+    script, python = call.script, _python(call)
+    if script is None or python is None or "torch" not in _imported(script):
         return ""
-    python = shutil.which(str(call.cwd / first) if os.sep in first else first,
-        path=call.environ.get("PATH"))  # fmt: skip
-    if "torch" not in _imported(script) or python is None:
-        return ""
-    try:
-        done = subprocess.run(
-            [python, "-c", FIND_TORCH], cwd=script.parent, env=dict(call.environ),
-            capture_output=True, check=False, timeout=FIND_LIMIT_S,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    if done.returncode != 1 or done.stderr:
+    if _refusal(call, python, FIND_TORCH, cwd=script.parent) != "":
         return ""
     near = _environments(call, python)
     right = call.with_command(
         near or "/path/to/your/environment/bin/python", *call.command[1:]
     )
     return f"{python} has no torch, which {script.name} imports. Write {right}."
+
+
+def no_such_module(call: Typed) -> str:
+    """`python -m` with a name that its interpreter finds neither here nor installed."""
+    at, python = first_own_word(call.command) - 1, _python(call)
+    if python is None or at < 1 or call.command[at - 1] != "-m":
+        return ""
+    package = call.command[at].partition(".")[0]
+    if _refusal(call, python, FIND_MODULE, package, cwd=call.cwd) != "":
+        return ""
+    return (
+        f"{python} finds no module {package}, neither installed nor in {call.cwd}. Correct the "
+        "name, or call from the folder that holds it."
+    )
+
+
+def no_python(call: Typed) -> str:
+    """A script that the interpreter of the command cannot read; ours may be of another version."""
+    script, python = call.script, _python(call)
+    if script is None or python is None:
+        return ""
+    try:
+        ast.parse(script.read_bytes())
+    except SyntaxError as problem:
+        if "SyntaxError" in (_refusal(call, python, COMPILE, str(script)) or ""):
+            where = f"Line {problem.lineno} of {script.name}"
+            return f"{where} is no valid Python: {problem.msg}. Correct it there."
+    except (OSError, ValueError, RecursionError):
+        pass
+    return ""
+
+
+def _python(call: Typed) -> str | None:
+    """Path of the Python interpreter that the command starts with; None where it is none."""
+    first = call.command[0]
+    if not re.fullmatch(r"python[\d.]*", PurePath(first).name):
+        return None
+    place = str(call.cwd / first) if os.sep in first else first
+    return shutil.which(place, path=call.environ.get("PATH"))
+
+
+def _refusal(
+    call: Typed, python: str, code: str, *words: str, cwd: Path | None = None
+) -> str | None:
+    """What the interpreter says as it ends `code` with 1; None where it does not, or is slow."""
+    try:
+        done = subprocess.run(
+            [python, "-c", code, *words], cwd=cwd or call.cwd, env=dict(call.environ),
+            capture_output=True, check=False, timeout=FIND_LIMIT_S, text=True,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        return None
+    return done.stderr if done.returncode == 1 else None
 
 
 def _environments(call: Typed, python: str) -> str | None:
@@ -372,11 +446,20 @@ WORDS: tuple[Check, ...] = (
     background,
     word_of_a_shell,
     sent_elsewhere,
+    on_another_machine,
+    nothing_started,
     notebook,
     file_as_program,
     itself,
 )
-PROGRAM: tuple[Check, ...] = (options_behind, relative_import, asks, without_torch)
+PROGRAM: tuple[Check, ...] = (
+    no_python,
+    no_such_module,
+    options_behind,
+    relative_import,
+    asks,
+    without_torch,
+)
 """Checks in the order in which they are made; the first that speaks is the answer."""
 
 
@@ -413,6 +496,18 @@ def program_as_config(paths: Sequence[Path], call: Typed) -> str:
             right = call.with_command(*call.command, words=words)
             return f"{path} is the program and no config. Leave it out: {right}."
     return ""
+
+
+def with_values(words: Sequence[str], options: Mapping[str, int | str | None]) -> list[str]:
+    """The words with `--budget -5m` as one: argparse takes what begins so for an option."""
+    joined: list[str] = []
+    for word in words:
+        before = joined[-1] if joined else ""
+        if re.match(r"-[\d.]", word) and options.get(before, 0) is None:
+            joined[-1] = f"{before}={word}"
+        else:
+            joined.append(word)
+    return joined
 
 
 def unknown_words(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:

@@ -234,6 +234,13 @@ def prepare(
     """
     asked = invocation.resolve(args.configs, command, workload=args.workload)
     asked = replace(asked, notes=[*asked.notes, *left_untuned(asked)])
+    for config in asked.configs:
+        if not any(config.leaves):  # a lone scalar has no name
+            msg = (
+                f"{config.name} holds no setting. Name the config that the program reads, or leave "
+                "it out."
+            )
+            raise errors.UsageError(msg)
     elsewhere: list[Path] = []
     if args.output is not None:
         if len(asked.paths) != 1:

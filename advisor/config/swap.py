@@ -25,13 +25,24 @@ from advisor.files import atomic
 MAX_BYTES = 2 * 1024 * 1024
 """Largest config; the largest real ones seen are below 0.5 MiB."""
 
+NO_NAMES = {
+    r"^https?:/": "An address is no file: download it, and name the file.",
+    r"^~|\$": "The shell replaces `~` and variables only outside of single quotes.",
+    r"[*?\[]": "The shell replaces a pattern only without quotes, and where a file matches it.",
+}
+"""Answers to what is no name of a file, by a pattern of it."""
+CHECK_NAME = "Check the name, or call from the folder it is in."
+
 
 def read_bytes(path: Path) -> bytes:
     """Read without blocking. Raises ConfigMissingError or ConfigUnreadableError."""
     try:
         return files.read_whole(path, MAX_BYTES)
     except FileNotFoundError as problem:
-        hint = files.near(path) or "Check the name, or call from the folder it is in."
+        hints = (
+            hint for pattern, hint in NO_NAMES.items() if re.search(pattern, str(path))
+        )
+        hint = next(hints, "") or files.near(path) or CHECK_NAME
         msg = f"{path} is not there. {hint}"
         raise errors.ConfigMissingError(msg) from problem
     except (OSError, ValueError) as problem:

@@ -139,6 +139,11 @@ NOT_ALONE = (
     ),
     _row(
         "crash-import",
+        r"^(?:SyntaxError|IndentationError|TabError)\b",
+        next_step="Correct that line, or name an interpreter that knows its syntax.",
+    ),
+    _row(
+        "crash-import",
         r"No module named 'torch'",
         next_step="The interpreter has no torch: write the path of the one of your environment.",
     ),
