@@ -220,7 +220,8 @@ def describe(session: Session, index: int, at_end: bool = False) -> None:
     content["other_thread"] = len({session.thread, facts["thread"]} - {None}) > 1
     content.update(facts["padding"] or {})
     if at_end:
-        session.attempt(work_facts.look_again, session, facts)
+        if session.diagnosis is None:
+            session.attempt(work_facts.look_again, session, facts)
         content["work"] = facts["work"].content(session)
     session.recorder.add(("loader", index, content))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from typing import Any, Callable
 
-from . import asked_twice, batches, host_costs, op_trace
+from . import asked_twice, batches, host_costs, op_trace, work_facts
 from .clocks import clock
 from .session import Session
 
@@ -93,6 +93,8 @@ class Diagnosis:
         self._drain_and_stop()
 
     def _drain_and_stop(self) -> None:
+        for facts in self._session.loaders:  # items made from here on are not the program's
+            self._session.attempt(work_facts.look_again, self._session, facts)
         self._session.muted = True
         if self.loader is not None and not self._lists:
             self._session.attempt(self._drain, self.loader)
