@@ -195,7 +195,7 @@ def reason(tuning: FinishedTuning) -> str:
         text, budget_s = _too_small(tuning.state), tuning.stop.needed_s or 0.0
     elif tuning.never_run:
         text += (
-            f" The budget was spent before {', '.join(tuning.never_run)} could be tried."
+            f" The budget was spent before {', '.join(tuning.never_run)} could be judged."
         )
     if verdict_of(tuning) == "partial":
         if too_noisy(tuning):

@@ -98,7 +98,7 @@ KEPT = "gpu-advisor.toml keeps it"
 Result = TrialResult | Comparison | SkippedRun
 """What a stage is sent for a request."""
 
-OUT_OF_TIME = "The budget was spent before another value could run."
+OUT_OF_TIME = "The budget was spent before another value could be judged."
 
 
 class KnobVerdict(NamedTuple):

@@ -56,7 +56,8 @@ SPOILT: dict[str, tuple[str, Spoil]] = {
         "improved", lambda r: r["comparisons"][0]["gain"].update(ratio=3.0, low=2.9, high=3.1)
     ),
     "what_was_not_tried_has_no_trial": (
-        "gpu", lambda r: r["decisions"][0].update(cause="out-of-budget", outcome="skipped")
+        "gpu",
+        lambda r: r["decisions"][0].update(reason="The call ended before it came to this setting."),
     ),
     "batches_run_as_their_labels_say": (
         "gpu", lambda r: [trial.update(batch=3.0) for trial in r["trials"]]

@@ -16,6 +16,7 @@ SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 8640
 GIB = {"MiB": 1 / 1024, "GiB": 1.0}
 STEP = re.compile(rf"One ([a-z ]+) took ({NUMBER} \w+) \(batch ({NUMBER})(?:, accumulation (\d+))?")
 RATES = re.compile(rf"at ({NUMBER})(?: to ({NUMBER}))? [^,.]*/s in \d+ runs")
+UNTRIED = re.compile("before (?:another value could run|it came to this setting)|^Not tried")
 NVML_OFF = 0.05
 """NVML's figure is of samples of a whole run, ours of its window."""
 
@@ -271,9 +272,7 @@ def what_was_not_tried_has_no_trial(report: Report, page: str) -> Iterator[str]:
     tries = [trial for trial in report["trials"] if trial["purpose"] != "effects"]
     labels = [(trial["id"], trial["label"]) for trial in tries]
     for decision in report["decisions"]:
-        never = decision["cause"] in {"out-of-budget", "no-need"} or (
-            decision["outcome"] in {"skipped", "listed"} and not decision["trials"]
-        )
+        never = decision["cause"] == "no-need" or UNTRIED.search(decision["reason"])
         leaf = decision["path"].rsplit(".", 1)[-1]
         word = SHORT_NAMES.get(leaf, leaf)
         ran = [name for name, label in labels if re.search(rf"(^|[ ·]){word} ", label)]
