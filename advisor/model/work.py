@@ -6,13 +6,23 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 StateKind = Literal[
-    "value", "count", "start", "size", "order", "array", "weights", "setting", "generator"
+    "value",
+    "count",
+    "start",
+    "size",
+    "kept",
+    "order",
+    "array",
+    "weights",
+    "setting",
+    "generator",
 ]
 """What changed between two looks at a dataset's state.
 
 value: a number, truth value or text. count: a whole number that grew by as much in each fetch.
 start: a whole number that grew in the first fetch of a pass alone. size: filled places of a
-container or an `lru_cache`. order: plain elements of a list. array: numbers of an array or
+container or an `lru_cache`. kept: such of a stream, which grow by as many in each fetch. order:
+plain elements of a list. array: numbers of an array or
 tensor. weights: parameters of a network. setting: a plain attribute of a library's object.
 generator: the state of a random generator.
 """

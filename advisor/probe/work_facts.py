@@ -55,7 +55,7 @@ PARTED = {"size", "order", "array"}
 """Kinds of change by which a worker's init function leaves it a part of the dataset."""
 OF_PROCESS = ("random", "numpy.random", "torch")
 """Random generators of a process, by their paths."""
-COUNTED_KINDS = ("value", "count", "start", "size", "order")
+COUNTED_KINDS = ("value", "count", "start", "size", "kept", "order")
 """Kinds of change that tell nothing where the program never reads them."""
 LATER_KINDS = ("weights", "array", "value")
 """Kinds of change that are looked for once more at the end."""
@@ -152,16 +152,24 @@ class LoaderWatch:
         """Note what the fetch of that `number` in its pass changed."""
         for path, kind in changed.items():
             self.by_items[path] = kind
-            if kind == "value":
+            if kind in ("value", "size"):
                 more = dataset_state.growth(path, before, after)
                 self.grown.setdefault(path, []).append((number, more))
 
     def kind_of(self, path: str, kind: str) -> str:
         """A count grows in each fetch; one that starts, in a pass's first only.
 
-        Any other value may be that of the latest item, as of a file that stays open.
+        Any other value may be that of the latest item, as of a file that stays open. A container
+        of a stream that grows by as much in each fetch keeps its items; one to shuffle them in is
+        filled and emptied.
         """
         grown = self.grown.get(path, [])
+        if kind == "size":
+            sizes = [more for _, more in grown]
+            keeps = (
+                self.iterable and len(sizes) > 1 and len(set(sizes)) == 1 and sizes[0] > 0
+            )
+            return "kept" if keeps else kind
         if not grown or min(more for _, more in grown) <= 0:
             return kind
         later = [more for number, more in grown if number > 1]

@@ -389,7 +389,8 @@ def changed_state(compared: Compared) -> Differences:
     for path, kind in sorted(changed_by_items(originals).items()):
         if not path.startswith(("dataset", "collate_fn")):
             continue
-        if kind == "size" and not work.iterable and (alone or lost):
+        keeps = kind == "kept" or (kind == "size" and not work.iterable)
+        if keeps and (lost if work.iterable else alone or lost):
             why = f"The dataset keeps what it loaded in `{shown(path)}`"
             kept = (
                 "each worker would keep its own"

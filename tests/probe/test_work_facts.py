@@ -35,6 +35,7 @@ def causes(before: Run, after: Run) -> list[str]:
         ("Keeping", "cache-of-dataset"),
         ("Keeping-subset", "cache-of-dataset"),
         ("Filling", "cache-of-dataset"),
+        ("KeepingStream", "cache-of-dataset"),
         ("Decoding", "cache-of-dataset"),
         ("KeepingOfClass", "cache-of-dataset"),
         ("KeepingElsewhere", "cache-of-dataset"),
@@ -77,7 +78,7 @@ def test_workers_that_change_the_work_are_told_by_its_cause(name, cause) -> None
     "name",
     [
         *("Items", "Opening", "Held-reseeded", "Told", "Weighted", "Shared"),
-        *("Parted", "Endless", "Dealt-dealt", "Piped"),
+        *("Parted", "Endless", "Dealt-dealt", "Piped", "ShufflingStream"),
         *("Tallying", "MadeOfTorchsSeed", "Handles", "Drawing-bytorch"),
         *("Updated", "Encoding", "HandlesCached", "Shards", "Timing"),
         *("EndlessOrderOfEach", "PartedShuffling"),
