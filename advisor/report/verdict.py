@@ -396,7 +396,10 @@ def _never_compared(state: TunerState) -> bool:
 
 
 def _faster(tuning: FinishedTuning) -> list[tuple[float, Candidate, str]]:
-    """Candidates beyond a tie, fastest first, with any reason against them."""
+    """Candidates beyond a tie, fastest first, with any reason against them.
+
+    One whose every change the program ignores ran as the original: chance made it faster.
+    """
     state = tuning.state
     refused: dict[str, str] = {}
     ran: list[tuple[float, Candidate]] = []
@@ -413,7 +416,9 @@ def _faster(tuning: FinishedTuning) -> list[tuple[float, Candidate, str]]:
             objection := _refusal(state, run)
         ):
             refused[candidate.key] = objection
-        if attempt.request.purpose == "search":
+        verdicts = [state.verdict_on(change) for change in candidate.changes]
+        followed = any(each is None or each.outcome != "ignored" for each in verdicts)
+        if attempt.request.purpose == "search" and followed:
             ran.append((state.gain(run, state.original), candidate))
     ran.sort(key=lambda each: -each[0])
     threshold = 1 + state.tie_threshold

@@ -216,6 +216,26 @@ def test_a_candidate_that_lost_its_rounds_is_not_called_likely(tmp_path) -> None
         assert report.candidate is None or report.candidate.label not in lost
 
 
+def test_a_setting_that_the_program_ignores_is_no_best_candidate(tmp_path) -> None:
+    """It ran as the original did, three times as fast by chance."""
+
+    class Lucky(RecordedEngine):
+        def run(self, trial: Trial) -> Any:
+            run = super().run(trial)
+            searched = trial.purpose == "search"
+            return replace(run, units_per_s=3.0 * run.units_per_s) if searched else run
+
+    engine = on_formula(Lucky, **FLAT, ignored=frozenset({"batch_size"}), process_s=6.0)
+    search = formula_search(tmp_path, engine, "batch_size: 4\n", budget_s=60.0)
+    report = reported(search, tmp_path)
+    ignored = next(each for each in report.decisions if each.path == "batch_size")
+    assert ignored.outcome == "ignored"
+    assert ignored.trials
+    assert report.candidate is None
+    assert "The best candidate" not in report.reason
+    assert "was faster (" not in report.reason
+
+
 @pytest.mark.parametrize("process_s", [1.0, 9.0])
 @pytest.mark.parametrize("engine", [{"load_s": 1e-6}, FLAT, {"load_s": 1e-6, "noise": 0.3}])
 def test_a_partial_report_names_the_budget_that_would_do(tmp_path, process_s, engine) -> None:

@@ -59,6 +59,13 @@ SPOILT: dict[str, tuple[str, Spoil]] = {
         "gpu",
         lambda r: r["decisions"][0].update(reason="The call ended before it came to this setting."),
     ),
+    "what_is_ignored_is_no_best_candidate": (
+        "gpu",
+        lambda r: r.update(
+            reason=f"The best candidate, {r['trials'][-1]['label']}, was not proven.",
+            decisions=[{**r["decisions"][0], "outcome": "ignored", "trials": [r["trials"][-1]["id"]]}],
+        ),
+    ),
     "batches_run_as_their_labels_say": (
         "gpu", lambda r: [trial.update(batch=3.0) for trial in r["trials"]]
     ),

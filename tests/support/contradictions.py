@@ -281,11 +281,22 @@ def what_was_not_tried_has_no_trial(report: Report, page: str) -> Iterator[str]:
             yield f"{decision['path']}: {decision['reason']} Trials {ran} had it."
 
 
-def batches_run_as_their_labels_say(report: Report, page: str) -> Iterator[str]:
-    """But for a setting that the program ignores, as its decision says."""
+def labels_ignored(report: Report) -> set[str]:
+    """Labels of trials that ran as the original, since the program ignores what they set."""
     ignored = [d for d in report["decisions"] if d["outcome"] == "ignored"]
     trials = {trial for decision in ignored for trial in decision["trials"]}
-    exempt = {trial["label"] for trial in report["trials"] if trial["id"] in trials}
+    return {trial["label"] for trial in report["trials"] if trial["id"] in trials}
+
+
+def what_is_ignored_is_no_best_candidate(report: Report, page: str) -> Iterator[str]:
+    found = re.search("best candidate, (.+?), was", report["reason"])
+    if found and found[1] in labels_ignored(report):
+        yield found[0]
+
+
+def batches_run_as_their_labels_say(report: Report, page: str) -> Iterator[str]:
+    """But for a setting that the program ignores, as its decision says."""
+    exempt = labels_ignored(report)
     whole = {d["old"] for d in report["decisions"] if d["kind"] == "batch_size"}
     for trial in report["trials"]:
         found = re.search(r"(?:^| )(?:batch|--batch[-_]size) (\d+)\b", trial["label"])
@@ -324,6 +335,7 @@ RULES: Sequence[Callable[[Report, str], Iterator[str]]] = (
     trials_are_those_of_the_table,
     rounds_are_those_of_their_gain,
     what_was_not_tried_has_no_trial,
+    what_is_ignored_is_no_best_candidate,
     batches_run_as_their_labels_say,
     energy_is_power_over_rate,
 )
