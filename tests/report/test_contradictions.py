@@ -63,7 +63,9 @@ SPOILT: dict[str, tuple[str, Spoil]] = {
         "gpu",
         lambda r: r.update(
             reason=f"The best candidate, {r['trials'][-1]['label']}, was not proven.",
-            decisions=[{**r["decisions"][0], "outcome": "ignored", "trials": [r["trials"][-1]["id"]]}],
+            decisions=[
+                {**r["decisions"][0], "outcome": "ignored", "trials": [r["trials"][-1]["id"]]}
+            ],
         ),
     ),
     "batches_run_as_their_labels_say": (
