@@ -119,6 +119,8 @@ class ModuleFacts:
     inputs: tuple[tuple[float, ...], ...] = ()
     outputs: tuple[tuple[float, ...], ...] = ()
     """Numbers into its first calls, and out of them."""
+    carries: bool | None = None
+    """A batch's call gets what that of the batch before gave."""
     rows: tuple[tuple[float, ...], ...] = ()
     """Of each of the first rows of its results: how many numbers it has, and a few of them."""
 

@@ -154,6 +154,7 @@ def effects_of(loader: LoaderFacts, module: ModuleFacts) -> Effects:
         inputs=module.inputs,
         outputs=module.outputs,
         rows=module.rows,
+        carries=module.carries,
         **seen,
     )
 

@@ -131,6 +131,9 @@ class Effects:
     spread over the first item, of each of at most four tensors."""
     outputs: tuple[tuple[float, ...], ...] = ()
     """What came out of the same calls, sampled in the same way."""
+    carries: bool | None = None
+    """The root module's call of a batch gets what that of the batch before gave, as a hidden state.
+    None: fewer than two batches were looked at."""
     rows: tuple[tuple[float, ...], ...] = ()
     """Of each of the first rows that came out, 64 at most: how many numbers it has, and up to 8 of
     them. Empty where a result has no row for each item, and of a training."""

@@ -14,6 +14,8 @@ from .session import Session
 
 LOOKS = (1, 2, 8, 64, 256)
 """Calls looked at closely: settings may change after the first."""
+UNLIKE = 4
+"""Unlike numbers by which two tensors are known to be one."""
 OUTPUTS_KEPT = 3
 SAMPLES = 64
 ROWS, ROW_SAMPLES = 64, 8
@@ -45,8 +47,8 @@ class Module:
         """Of the layers, during a call looked at."""
         self.numbered = True
         """Its calls' arguments have numbers, as far as known."""
-        self.firsts: list[tuple[list[Any], list[Any]]] = []
-        """Of the first calls: numbers that went in, and what came out."""
+        self.firsts: list[tuple[list[Any], list[Any], int]] = []
+        """Of the first calls: numbers that went in, what came out, and the batches so far."""
         self.rows: list[tuple[int, Any]] = []
         """Of the first calls: numbers in a row of what came out, and a few of each row."""
         self.rows_left = ROWS
@@ -107,14 +109,33 @@ def parameters(module: Any) -> list[Any]:
 def describe(session: Session, entry: Module, at_end: bool = False) -> None:
     content = {name: getattr(entry, name) for name in DESCRIBED}
     if at_end:
-        for place, name in enumerate(("inputs", "outputs")):
-            content[name] = [_read(call[place]) for call in entry.firsts]
+        content["inputs"] = [_read(went_in) for went_in, *_ in entry.firsts]
+        content["outputs"] = [_read(came_out) for _, came_out, _ in entry.firsts]
+        content["carries"] = _carries(entry.firsts)
         content["rows"] = [
             [float(size), *row]
             for size, rows in entry.rows
             for row in rows.to("cpu").tolist()
         ]
     session.recorder.add(("module", entry.index, content))
+
+
+def _batches_so_far(session: Session) -> int:
+    kept = [pass_ for facts in session.loaders for pass_ in facts["work"].passes]
+    return sum(pass_.batches for pass_ in kept)
+
+
+def _carries(firsts: list[tuple[list[Any], list[Any], int]]) -> bool | None:
+    """True if a batch's call gets what that of the batch before gave, as a hidden state is."""
+    pairs = [(a, b) for a, b in zip(firsts, firsts[1:]) if a[2] != b[2]]
+    if not pairs:
+        return None
+    return any(
+        _read([given]) == _read([one]) and len(set(_read([one]))) >= UNLIKE
+        for (_, came_out, _), (went_in, *_) in pairs
+        for one in came_out
+        for given in went_in
+    )
 
 
 def look(session: Session, entry: Module, module: Any) -> None:
@@ -138,7 +159,8 @@ def items_of(session: Session, entry: Module, inputs: Any, output: Any) -> float
     if entry.calls <= OUTPUTS_KEPT and entry.parameters and session.capture is None:
         tensors = [t for t in batches.tensors_in(inputs, 4) if t.numel()]
         came_out = batches.tensors_in(output, 4)
-        entry.firsts.append((list(map(samples, tensors)), list(map(samples, came_out))))
+        given, got = list(map(samples, tensors)), list(map(samples, came_out))
+        entry.firsts.append((given, got, _batches_so_far(session)))
     if entry.calls in LOOKS and entry.parameters:
         session.attempt(_observed, session, entry, inputs, output)
     with session.unseen():

@@ -924,6 +924,14 @@ def fewer_forwards(compared: Compared) -> Differences:
         yield suggested("results", f"An item {calls}.")
 
 
+def broken_sequence(compared: Compared) -> Differences:
+    """Another order of batches, each of which begins with the state that the one before left."""
+    before, after = ends(compared)
+    if before.effects.carries and is_reordered(before, after):
+        why = "A batch begins with the state of the one before, and workers take turns."
+        yield suggested("state-of-dataset", why, of_workers=True)
+
+
 def other_rows(compared: Compared) -> Differences:
     """Results of later rows that follow the others of their batch, as padded ones do.
 
@@ -992,6 +1000,7 @@ RULES: tuple[Rule, ...] = (
     hidden_cache,
     set_by_program,
     set_by_loop,
+    broken_sequence,
     other_updates,
     other_parts,
     other_rates,

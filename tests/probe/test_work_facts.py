@@ -414,6 +414,45 @@ def limited(loop: str, batch: int) -> Run:
         return program.in_a_file(Path(folder), text).measured
 
 
+HANDED_ON = """
+import sys, torch
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+class Recordings(IterableDataset):
+    def __iter__(self):
+        info = get_worker_info()
+        for recording in range(info.id, 8, info.num_workers) if info else range(8):
+            for at in range(32):
+                yield torch.full((6,), recording + at / 32)
+
+def main():
+    torch.manual_seed(0)
+    net = torch.nn.GRU(6, 8)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    hidden = None
+    for x in DataLoader(Recordings(), batch_size=4, num_workers={workers}):
+        out, state = net(x.unsqueeze(1), hidden)
+        hidden = state.detach() if {handed_on} else None
+        optimizer.zero_grad()
+        out.square().mean().backward()
+        optimizer.step()
+
+main()
+"""
+
+
+@pytest.mark.parametrize("handed_on", [True, False])
+def test_a_state_that_goes_from_batch_to_batch_keeps_their_order(tmp_path, handed_on) -> None:
+    """Two workers take turns, so that the state of one recording would go to another."""
+    runs = []
+    for workers in ("0", "2"):
+        folder = tmp_path / workers
+        folder.mkdir()
+        text = HANDED_ON.replace("{workers}", workers).replace("{handed_on}", str(handed_on))
+        runs.append(program.in_a_file(folder, text).measured)
+    assert causes(*runs) == (["state-of-dataset"] if handed_on else [])
+
+
 IN_A_FUNCTION = """
 import torch, weakref
 from torch import nn
