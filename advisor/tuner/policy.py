@@ -211,8 +211,6 @@ UPDATES_OF_PASS_TIE = 0.05
 """Updates of a pass are as many within this share: what fills no update is carried on, or not."""
 FILES_OF_BATCH_TIE = 0.2
 """Files of a batch are as many within this share, as a window cuts one at each end."""
-FORWARDS_LEFT = 0.8
-"""Share of the calls for an item below which it is not the same one: texts differ in length."""
 GRADIENT_TIE, SUMS_TIE = 1.5, 0.5
 """Gradients of other samples differ in length by less; and their losses, as a share."""
 LOSS_TIE, LOSS_SIGMAS = 0.1, 3.0

@@ -910,20 +910,6 @@ def other_results(compared: Compared) -> Differences:
         yield suggested("results", "The first item's result differs by more than rounding.")
 
 
-def fewer_forwards(compared: Compared) -> Differences:
-    """Fewer calls of the network for an item, as for a text that ends by its padded length.
-
-    One that waits for the longest of its batch has more of them, and loses nothing.
-    """
-    if not moved_batch(compared) or compared.after.trains:
-        return
-    known = [run.effects.forwards_per_unit or 0.0 for run in compared.originals]
-    new = compared.after.effects.forwards_per_unit
-    if new and new < policy.FORWARDS_LEFT * min(known):
-        calls = f"goes through the network {new:g} times, where it was {min(known):g}"
-        yield suggested("results", f"An item {calls}.")
-
-
 def broken_sequence(compared: Compared) -> Differences:
     """Another order of batches, each of which begins with the state that the one before left."""
     before, after = ends(compared)
@@ -1016,7 +1002,6 @@ RULES: tuple[Rule, ...] = (
     mixed_losses,
     other_results,
     other_rows,
-    fewer_forwards,
 )
 
 

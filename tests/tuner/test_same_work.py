@@ -277,25 +277,11 @@ def test_without_facts_nothing_is_said() -> None:
     assert same_work.differences([], a_run()) == ()
 
 
-def inferring(batch: float, forwards: float = 1.0, files: int | None = None) -> Run:
-    """Run of an inference over a loader; each item takes so many calls of the network."""
-    effects = Effects(batch=batch, forwards_per_unit=forwards)
+def inferring(batch: float, files: int | None = None) -> Run:
+    """Run of an inference over a loader, that left so many files."""
+    effects = Effects(batch=batch)
     run = a_run(step_kind="batch", effects=effects, work=WorkFacts(loader=LoaderWork()))
     return replace(run, units=640.0, whole_units=640.0, files_in_window=files)
-
-
-@pytest.mark.parametrize(
-    ("after", "cause"),
-    [
-        (inferring(32, 45.0), None),
-        (inferring(32, 64.0), None),
-        (inferring(32, 20.0), "results"),
-        (inferring(1, 20.0), None),
-    ],
-)
-def test_texts_that_end_earlier_beside_others_are_told(after, cause) -> None:
-    """Texts of a batch that waits for its longest take more calls, and lose nothing."""
-    assert causes(after, inferring(1, 45.0)) == ([cause] if cause else [])
 
 
 @pytest.mark.parametrize(
