@@ -147,8 +147,14 @@ def _has_more(value: Any) -> bool:
     """Return True for a container of objects that are not all read."""
     if not isinstance(value, CONTAINERS) or _size(value) <= PLACES:
         return False
-    some = [part for _, part, _ in itertools.islice(_parts(value), PLACES)]
-    return not all(map(_is_plain, some))
+    return not all(_is_data(part) for _, part, _ in itertools.islice(_parts(value), PLACES))
+
+
+def _is_data(value: Any, levels: int = 2) -> bool:
+    """Return True for numbers, texts and arrays, and for small containers of them."""
+    if isinstance(value, CONTAINERS) and levels:
+        return all(_is_data(part, levels - 1) for _, part, _ in _parts(value))
+    return _is_plain(value) or hasattr(type(value), "__array__")
 
 
 def _is_plain(value: Any) -> bool:
