@@ -39,6 +39,8 @@ class Score:
     scopes: Counter[bool] = field(default_factory=Counter)
     edits: Counter[bool] = field(default_factory=Counter)
     """Whether only the bytes of the value changed."""
+    unjudged: int = 0
+    """Settings of a block like a labelled one: a file of alternatives is labelled in one."""
     unread: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
 
@@ -75,7 +77,11 @@ def _compare(result: Score, row: dict[str, Any], found: dict[str, Knob]) -> None
     labels = {label["path"]: label for label in row["knobs"]}
     traps = {trap["path"] for trap in row["traps"]}
     result.traps += len(traps)
+    blocks = {(label["kind"], _in_block(path)) for path, label in labels.items()}
     for path, knob in found.items():
+        if path not in labels and (knob.kind, _in_block(path)) in blocks:
+            result.unjudged += 1
+            continue
         result.found[knob.kind] += 1
         label = labels.get(path)
         if path in traps:
@@ -93,6 +99,11 @@ def _compare(result: Score, row: dict[str, Any], found: dict[str, Knob]) -> None
         result.labelled[label["kind"]] += 1
         if path not in found or found[path].kind != label["kind"]:
             result.wrong.append(f"missed  {label['kind']}  {row['file']}: {path}")
+
+
+def _in_block(path: str) -> str | None:
+    """Path below the outermost key; None of that key itself."""
+    return path.partition(".")[2] or None
 
 
 def _edit(result: Score, file: str, document: documents.Document, found: tuple[Knob, ...]) -> None:
@@ -140,6 +151,7 @@ def table(result: Score) -> str:
         ),
         f"edits within the value: {result.edits[True]} of {result.edits.total()}",
         f"not read: {len(result.unread)}",
+        f"not judged: {result.unjudged} settings of blocks like a labelled one",
     ]
     return "\n".join(lines)
 

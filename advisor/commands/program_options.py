@@ -171,7 +171,7 @@ READS_FIELDS = re.compile(
 """Words of a script whose config is read by a parser or dataclass that knows its fields."""
 ADDABLE = {
     "batch_size", "grad_accum", "precision", "tf32", "compile", "attention_impl", "length_grouping",
-    "packing", *loader_arguments(),
+    "packing", "fused_kernels", *loader_arguments(),
 }  # fmt: skip
 """Kinds that are worth a line of their own where the config does not set them."""
 DECLARED_SHARE = 0.5

@@ -159,6 +159,10 @@ def line_starts(text: str) -> list[int]:
     return [0, *(ending.end() for ending in re.finditer("\r\n|\n|\r", text))]
 
 
+_TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}")
+"""Mark of a template language, such as Jinja's: `{{ batch }}`, `{% if gpu %}`."""
+
+
 def syntax_error(
     name: str, text: str, at: int | tuple[int, int], problem: str
 ) -> ConfigSyntaxError:
@@ -166,6 +170,13 @@ def syntax_error(
     if isinstance(at, int):
         at = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
     line, column = at
+    here = "".join(text.split("\n")[line - 1 : line])
+    if template := _TEMPLATE.search(here):
+        msg = (
+            f"{name}, line {line}, column {column}: {template[0]} is filled in by another "
+            "program. Name the file that it makes of this template."
+        )
+        return ConfigSyntaxError(msg)
     msg = (
         f"{name}, line {line}, column {column}: {problem}. Correct it there and call again."
     )

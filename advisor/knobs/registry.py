@@ -64,9 +64,9 @@ class KnobSpec:
     """Values to try on the best, without a search of its own."""
     by_hand: tuple[JsonScalar, ...] = ()
     """Further values to try where the user, not this program, would write them."""
-    flag: tuple[JsonScalar, JsonScalar] | None = None
-    """Value of a flag, and one that may be faster: `value_trials.tune_flags` tries it. None: found
-    and told, never tried."""
+    flag: tuple[tuple[JsonScalar, JsonScalar], ...] = ()
+    """Values of a flag, each with one that may be faster: `value_trials.tune_flags` tries it. None
+    given: found and told, never tried."""
     switch: Switch | None = None
     """For what the running program has, whether a config names it or not."""
     needs: tuple[Prerequisite, ...] = ()
@@ -170,14 +170,14 @@ KINDS = (
     KnobSpec(
         "cudnn_benchmark", "cuDNN autotuning", "numeric", "flag",
         effect="cudnn_benchmark",
-        flag=(False, True),
+        flag=((False, True),),
         needs=("gpu",),
         switch=Switch("cudnn_benchmark", statement="torch.backends.cudnn.benchmark = True"),
     ),
     KnobSpec(
         "channels_last", "channels-last layout", "numeric", "flag",
         effect="channels_last",
-        flag=(False, True),
+        flag=((False, True),),
         needs=("compute",),
         switch=Switch(
             "channels_last",
@@ -198,6 +198,7 @@ KINDS = (
     KnobSpec(
         "fused_kernels", "fused optimizer", "numeric", "level",
         phase="train",
+        flag=((False, True), ("adamw_torch", "adamw_torch_fused")),
         needs=("gpu", "training"),
         switch=Switch(
             "fused",
@@ -219,7 +220,7 @@ KINDS = (
     KnobSpec(
         "tf32", "TF32", "numeric", "level",
         effect="tf32",
-        flag=(False, True),
+        flag=((False, True),),
         needs=("gpu", "tolerance"),
         switch=Switch("tf32", statement='torch.set_float32_matmul_precision("high")'),
     ),
@@ -236,19 +237,27 @@ KINDS = (
     KnobSpec(
         "compile", "torch.compile", "numeric", "level",
         effect="compiled",
-        flag=(False, True),
+        flag=((False, True),),
         needs=("compute",),
         switch=Switch("compile", code="`model.compile({mode})`", start_s=30.0),
     ),
     KnobSpec(
         "attention_impl", "attention implementation", "numeric", "level",
         phase="any",
-        flag=("eager", "sdpa"),
+        flag=(("eager", "sdpa"),),
     ),
     KnobSpec(
         "kv_cache", "keys and values of tokens before", "numeric", "flag",
         phase="test",
-        flag=(False, True),
+        flag=((False, True),),
+    ),
+    KnobSpec(
+        "num_beams", "beams of a search", "quality", "sizes",
+        usual_phase="test",
+    ),
+    KnobSpec(
+        "num_envs", "environments stepped at a time", "training", "sizes-or-empty",
+        usual_phase="train",
     ),
 )  # fmt: skip
 REGISTRY: Mapping[str, KnobSpec] = {spec.kind: spec for spec in KINDS}

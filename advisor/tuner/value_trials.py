@@ -316,16 +316,20 @@ def tune_precision(state: TunerState) -> Stage:
 
 def tune_flags(state: TunerState) -> Stage:
     """Switch on what a config holds and may be faster; what is cheapest to try comes first."""
-    for spec in (each for each in KINDS if each.flag is not None):
+    for spec in (each for each in KINDS if each.flag):
         for knob in state.tunable(spec.kind):
-            slower, quicker = (as_written(knob, value) for value in spec.flag or ())
+            quicker = [
+                as_written(knob, quick)
+                for slow, quick in spec.flag
+                if repr(knob.value) == repr(as_written(knob, slow))
+            ]
             cause: DecisionCause = "no-value-known"
-            if repr(knob.value) != repr(slower):
+            if not quicker:
                 reason = f"No value is known to be quicker than {knob.value!r}."
             elif reason := no_need(state, spec):
                 cause = "no-need"
             else:
-                state = yield from try_with_consent(state, knob, [quicker])
+                state = yield from try_with_consent(state, knob, quicker)
                 continue
             state = state.set_verdict(knob, cause, reason)
     return state

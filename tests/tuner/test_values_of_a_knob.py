@@ -150,3 +150,42 @@ def test_plain_attention_is_set_against_that_of_torch(tmp_path, guard, asked) ->
     tried = {c.new for a in search.executor.attempts for c in a.request.variant.candidate.changes}
     assert ("sdpa" in tried) is asked
     assert search.decisions["attn_implementation"].outcome == ("kept" if asked else "listed")
+
+
+@pytest.mark.parametrize(
+    ("guard", "device", "cause", "written"),
+    [
+        ({"numeric-tolerance": "2%"}, "cuda:0", "faster", True),
+        ({}, "cuda:0", "needs-consent", False),
+        ({"numeric-tolerance": "2%"}, "cpu", "no-need", False),
+    ],
+)
+def test_an_optimizer_by_name_is_set_against_its_fused_one(
+    tmp_path, guard, device, cause, written
+) -> None:
+    """It rounds otherwise, as fused kernels do: on a card, within the declared tolerance."""
+    engine = training(
+        flags={"optim": 1.3},
+        on={"optim": "adamw_torch_fused"},
+        observed={"device": device, "trains": "optimizer"},
+    )
+    text = "lr: 0.1\nbatch_size: 4\noptim: adamw_torch\n"
+    search = formula_search(tmp_path, engine, text, workload=guard)
+    assert search.decisions["optim"].knob_class == "numeric"
+    assert search.decisions["optim"].cause == cause
+    assert (search.values.get("optim") == "adamw_torch_fused") is written
+
+
+UNTRIED = {
+    "num_beams: 4": ("num_beams", "quality"),
+    "n_envs: 8": ("n_envs", "training"),
+}
+
+
+@pytest.mark.parametrize("line", UNTRIED)
+def test_what_changes_the_product_and_is_never_tried_is_told(tmp_path, line) -> None:
+    path, knob_class = UNTRIED[line]
+    search = formula_search(tmp_path, on_formula(load_s=1e-6), f"batch_size: 4\n{line}\n")
+    decision = search.decisions[path]
+    assert (decision.cause, decision.knob_class) == ("never-alone", knob_class)
+    assert not any(c.path == path for c in search.winner.changes)

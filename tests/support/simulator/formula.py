@@ -106,6 +106,8 @@ class Formula:
     """Speed-up of each override that is no loader argument; others do not apply."""
     flags: Mapping[str, float] = field(default_factory=dict)
     """Speed-up of each setting that is true; Effects tells of some which are."""
+    on: Mapping[str, str] = field(default_factory=dict)
+    """By flag, the word that switches it on, where it is none of true and 1."""
     drifts: Mapping[str, float] = field(default_factory=dict)
     """Relative shift of the losses by override."""
     fails: Callable[[Values, Trial], str | None] | None = None
@@ -223,7 +225,7 @@ class Formula:
         step_s = (self.launch_s + self.unit_s * batch) * self._sampler_steps(values)
         step_s /= self.bf16_speedup if self._half(values) else 1.0
         for name, speedup in self.flags.items():
-            step_s /= speedup if values.get(name) == 1 else 1.0
+            step_s /= speedup if values.get(name) == self.on.get(name, 1) else 1.0
         return batch, step_s, self._load_s(batch, self._number(values, "num_workers", 0))
 
     def _load_s(self, batch: int, workers: int) -> float:
