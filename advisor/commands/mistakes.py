@@ -196,7 +196,8 @@ def nothing_started(call: Typed) -> str:
     """An interpreter without a program: it would wait for lines, or print its usage."""
     first, *rest = call.command
     name = PurePath(first).name
-    if not INTERPRETER.fullmatch(name) or not all(word.startswith("-") for word in rest):
+    is_alone = all(word.startswith("-") for word in rest)
+    if call.name not in MEASURE or not INTERPRETER.fullmatch(name) or not is_alone:
         return ""
     script = "YOUR_SCRIPT.sh" if name.endswith("sh") else "YOUR_SCRIPT.py"
     right = call.with_command(first, script)
