@@ -175,14 +175,6 @@ def test_items_that_seed_the_process_may_not_move_into_that_of_the_loop(name, to
     assert causes(trial(name, "2"), trial(name, "0")) == told
 
 
-def test_items_that_are_made_after_the_window_are_no_doing_of_the_loop(tmp_path) -> None:
-    """The loader is run alone there, without workers, and leaves its traces in the dataset."""
-    parted = MeasurePlan(measure_s=0.3, min_steps=8, ceilings_workers=(0,), ceilings_s=0.2)
-    words = ("work_data.py", "Opening-long", "2")
-    before = program.python(tmp_path, *words, plan=parted).measured
-    assert same_work.loader_of(before).by_loop == {}
-
-
 def test_an_array_that_shows_in_no_item_may_be_written_by_each_worker(tmp_path) -> None:
     """The same items, asked for again after others, come as they were."""
     parted = MeasurePlan(measure_s=0.3, min_steps=8, ceilings_workers=(0,), ceilings_s=0.2)
