@@ -297,7 +297,7 @@ def test_a_look_that_does_not_fit_is_not_begun(two) -> None:
     assert found.code == 125, found.stderr
     assert found.record.verdict == "inconclusive", found.stderr
     assert not found.record.programs[0].pairs
-    assert re.search(r"budget .* give --max-minutes \d+ or more", found.record.reason)
+    assert re.search(r"budget .* Give --max-minutes \d+ or more", found.record.reason)
 
 
 TURNS = """
