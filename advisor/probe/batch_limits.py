@@ -64,8 +64,10 @@ class Limit:
         """Batches of the loop; None where it is not they that are counted."""
         seen = [counts for counts in self.counts.values() if len(counts) >= LEAST]
         grown = {b - a for counts in seen for a, b in zip(counts, counts[1:])}
-        limit = next(iter(self.limits)) if len(self.limits) == 1 else 0
-        return limit if grown == {1} and 0 < limit < ENDLESS else None
+        limit = next(iter(self.limits)) if len(self.limits) == 1 else math.nan
+        if grown == {-1}:  # it counts down, from where it was first seen
+            limit = seen[0][0] - limit
+        return limit if grown in ({1}, {-1}) and 0 < limit < ENDLESS else None
 
 
 Limits = dict[Bound, Limit]
@@ -151,18 +153,28 @@ OPERATIONS: dict[type, Any] = {
 @functools.lru_cache(maxsize=64)
 def bounds_in(path: str) -> tuple[Bound, ...]:
     """Bounds of the loops in a file."""
-    loops = [n for n in ast.walk(source_of(path)) if isinstance(n, (ast.For, ast.While))]
-    return tuple(bound for loop in loops for bound in (*_of_loop(loop), *_of_ends(loop)))
+    nodes = list(ast.walk(source_of(path)))
+    loops = [node for node in nodes if isinstance(node, (ast.For, ast.While))]
+    named = {
+        node.targets[0].id: node.value
+        for node in nodes
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
+    return tuple(
+        bound for loop in loops for bound in (*_of_loop(loop, named), *_of_ends(loop))
+    )
 
 
-def _of_loop(loop: ast.For | ast.While) -> Iterator[Bound]:
-    """What the loop's own head counts."""
+def _of_loop(loop: ast.For | ast.While, named: dict[str, ast.expr]) -> Iterator[Bound]:
+    """What the loop's own head counts; what it goes through may have been `named` before."""
     last = loop.end_lineno or loop.lineno
     if isinstance(loop, ast.While):
         for shown, count, limit in _compared(loop.test):
             yield Bound(shown, loop.lineno, last, count, (limit,))
         return
     gone_through, target = loop.iter, loop.target
+    if isinstance(gone_through, ast.Name):
+        gone_through = named.get(gone_through.id, gone_through)
     while isinstance(gone_through, ast.Call) and gone_through.args:
         name = _last_name(gone_through.func)
         if name not in WRAPPED:

@@ -337,6 +337,19 @@ LOOPS = {
     for number, (x,) in enumerate(itertools.islice(loader, limit)):
         infer(x)
 """,
+    "a slice with a name": """
+    some = itertools.islice(loader, limit)
+    for x, in some:
+        infer(x)
+""",
+    "a countdown": """
+    left = limit
+    for x, in loader:
+        infer(x)
+        left -= 1
+        if left == 0:
+            break
+""",
     "a range": """
     batches = iter(loader)
     for _ in range(limit):
