@@ -19,13 +19,13 @@ from .batch_counts import inside, source_of
 from .copied_weights import variables_of
 
 LOOKS = 6
-"""Batches at whose coming the loops under way are looked at: four show growth. Judgement."""
+"""First batches of a pass at which the loops under way are looked at; later ones cost nothing."""
 LEAST = 3
-"""Looks that a count needs."""
+"""Batches by which a number is known to grow by one: a constant or a size does not. Judgement."""
 SHOWN = 60
-"""Characters of a condition that are told."""
+"""Characters of a condition that a report shows."""
 ENDLESS = 1_000_000
-"""A larger number of batches stands for a loop that somebody else ends."""
+"""A limit from here on is a loop without an end: `range(10**9)` in a server. Judgement."""
 WRAPPED = ("tqdm", "enumerate", "track", "iter", "progress_bar")
 """Calls around what a loop goes through, by the last part of their names."""
 ORDERS = (ast.Gt, ast.GtE, ast.Lt, ast.LtE, ast.Eq)
@@ -242,7 +242,7 @@ def _compared(test: ast.expr) -> Iterator[tuple[str, ast.expr, ast.expr]]:
 
 
 def ends(body: list[ast.stmt]) -> bool:
-    """True for code that leaves a loop."""
+    """Return True for code that leaves a loop, or the program."""
     for node in (node for statement in body for node in ast.walk(statement)):
         if isinstance(node, (ast.Break, ast.Return, ast.Raise)):
             return True

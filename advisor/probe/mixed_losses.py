@@ -85,7 +85,10 @@ def look(session: Session, tensors: Any) -> None:
 
 
 def _unlike(torch: Any, row: Any) -> Any:
-    """Numbers that do not cancel each other out, without a random draw."""
+    """Weights of a row's numbers, all unlike, so that its derivatives do not cancel each other.
+
+    They are no random numbers: a draw of ours would change those of the program.
+    """
     at = torch.arange(row.numel(), device=row.device, dtype=row.dtype)
     return (1 + (at * 0.754877) % 1).reshape(row.shape)
 
