@@ -1,4 +1,4 @@
-"""What a trial did, in a form that two trials are compared by (`tuner/same_work.py`)."""
+"""What a trial did, in a form that two trials are compared by (`tuner/same_work/`)."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Literal

@@ -4,7 +4,8 @@ from advisor import knobs, numbers
 from advisor.knobs.registry import REGISTRY, loader_arguments
 from advisor.knobs.tree import number_of
 from advisor.model import Candidate, Change, EffectVerdict, Knob, Run
-from advisor.tuner import policy, run_length, same_work
+from advisor.tuner import policy, run_length
+from advisor.tuner.same_work.facts import update_samples
 from advisor.tuner.state import TunerState, change_of
 
 MAY_TRAIN = (
@@ -119,7 +120,7 @@ def alters_training(state: TunerState, candidate: Candidate, run: Run) -> bool:
         c.kind != "batch_size" for c in candidate.changes
     ):
         return False
-    before, after = same_work.update_samples(state.original), same_work.update_samples(run)
+    before, after = update_samples(state.original), update_samples(run)
     if before and after:
         return abs(after - before) > policy.SAMPLES_TIE * before
     along = [change for change in candidate.changes if change.kind == "grad_accum"]

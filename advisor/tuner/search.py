@@ -29,6 +29,7 @@ from advisor.tuner.effects import (
     is_only_suggested,
     set_ignored,
 )
+from advisor.tuner.same_work.items import is_reordered
 from advisor.tuner.state import (
     OUT_OF_TIME,
     LeftOut,
@@ -923,9 +924,7 @@ def decide_workers(
     if chosen.workers != knob.value:
         ran = ", ".join(map(str, sorted(counts)))
         reason = f"By the curve fitted to all runs, the smallest count as fast, of {ran} that ran."
-        if not state.trains and same_work.is_reordered(
-            state.original, grid.runs[chosen][1]
-        ):
+        if not state.trains and is_reordered(state.original, grid.runs[chosen][1]):
             reason += OTHER_ORDER
         if chosen.workers > state.context.cpus:
             cpus = numbers.many(state.context.cpus, "CPU")

@@ -9,6 +9,7 @@ import pytest
 from advisor.model import MeasurePlan, Run
 from advisor.probe import dataset_state
 from advisor.tuner import same_work
+from advisor.tuner.same_work.facts import loader_of, updates_of
 from tests.probe import program
 
 
@@ -118,7 +119,7 @@ def test_workers_never_see_the_updates_of_a_network_that_makes_items(tmp_path) -
     """The first update may come after the batches around which the state is read."""
     words = ("work_data.py", "Playing-long", "0")
     before = program.python(tmp_path, *words, plan=program.PLAN).measured
-    assert same_work.loader_of(before).by_loop == {"dataset.policy": "weights"}
+    assert loader_of(before).by_loop == {"dataset.policy": "weights"}
     assert causes(before, trial("Playing", "2")) == ["set-by-program"]
 
 
@@ -494,7 +495,7 @@ train()
 def test_a_functions_variables_are_read_and_neither_kept_nor_changed(tmp_path, asks, found) -> None:
     """A batch that the program let go of is gone, and what it holds of its own stays as it was."""
     outcome = program.in_a_file(tmp_path, IN_A_FUNCTION.replace("{asks}", asks))
-    assert same_work.updates_of(outcome.measured).copies == found
+    assert updates_of(outcome.measured).copies == found
     assert outcome.stdout == "alive 0 held []\n"
 
 
@@ -559,7 +560,7 @@ def test_edits_are_the_programs_own(tmp_path, setup, step, edits) -> None:
     """Sparse gradients have no place to look at, and what LBFGS moves itself is no edit. Of two
     optimizers that take turns each has updates of its own."""
     outcome = program.in_a_file(tmp_path, EDITED.format(setup=setup, step=step))
-    assert same_work.updates_of(outcome.measured).edits == edits
+    assert updates_of(outcome.measured).edits == edits
 
 
 PADDED = """

@@ -16,7 +16,8 @@ from advisor.model import (
     WorkFacts,
 )
 from advisor.tuner import same_work
-from advisor.tuner.same_work import updates_of
+from advisor.tuner.same_work.facts import updates_of
+from advisor.tuner.same_work.items import is_reordered
 from tests.runs import a_run
 
 LOSSES = (1.0, 0.9, 1.1, 1.0)
@@ -210,14 +211,14 @@ def a_stream(workers: int, *states: WorkerState, endless: bool = False) -> Run:
 @pytest.mark.parametrize(("workers", "then", "other"), [(0, 1, False), (0, 2, True), (2, 1, True)])
 def test_streams_in_several_workers_come_in_another_order(workers, then, other) -> None:
     """Results that are written by their place would change places."""
-    assert same_work.is_reordered(a_stream(workers), a_stream(then)) is other
+    assert is_reordered(a_stream(workers), a_stream(then)) is other
 
 
 def test_a_stream_that_is_dealt_out_by_batches_comes_as_it_was() -> None:
     first = Items(count=3, first=(3, 1, 2), distinct=(2,))
     work = WorkFacts(loader=LoaderWork(iterable=True, passes=(PassItems(came=first),)))
     before, after = (replace(a_stream(workers), work=work) for workers in (0, 2))
-    assert not same_work.is_reordered(before, after)
+    assert not is_reordered(before, after)
 
 
 @pytest.mark.parametrize(

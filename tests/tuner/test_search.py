@@ -35,7 +35,7 @@ def test_the_same_answers_give_the_same_ask(tmp_path) -> None:
 
 def test_the_strategy_knows_no_clock_no_process_and_no_file() -> None:
     """None of its modules imports one."""
-    for path in Path(strategy.__file__).parent.glob("*.py"):
+    for path in Path(strategy.__file__).parent.rglob("*.py"):
         named = set()
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
