@@ -55,6 +55,15 @@ def test_json_is_one_object_with_every_key(config, inspect) -> None:
     assert [(trap["document"], trap["path"]) for trap in found["traps"]] == [("config.yaml", "nbs")]
 
 
+def test_a_phase_that_nothing_tells_is_said_to_be_assumed(tmp_path, inspect) -> None:
+    """A larger batch changes a training and keeps the results of a sampling."""
+    for name, assumed in (("config.json", True), ("sample.json", False), ("train.json", False)):
+        (tmp_path / name).write_text('{"batch_size": 1, "num_workers": 0}')
+        (document,) = as_json(inspect("--json", name))["documents"]
+        notes = [note for note in document["notes"] if "assumed for batch_size" in note]
+        assert bool(notes) == assumed, name
+
+
 def test_untyped_options_show_whose_default_they_have(config, inspect) -> None:
     (config.parent / "main.py").write_text(MAIN)
     found = as_json(inspect("--json", "--", "python", "main.py", "-b", "8"))

@@ -86,7 +86,7 @@ def _of_config(
     except AdvisorError as problem:
         nothing = Findings(document=str(path), knobs=(), links=(), traps=(), outputs=())
         return Inspected(findings=nothing, error=problem)
-    findings = knobs.find(document, phase=phase)
+    findings = with_phase_note(knobs.find(document, phase=phase))
     if findings.files:
         named = ", ".join(_beside(path, file) for file in findings.files)
         note = f"it names {named}, which may be inspected too"
@@ -103,7 +103,7 @@ def _beside(config: Path, named: str) -> str:
 def _of_command(command: tuple[str, ...], *, with_parser: bool) -> Inspected:
     options = record_options(command, Path.cwd()) if with_parser else ProgramOptions()
     document = documents.of_command(command, options.options)
-    findings = knobs.find(document)
+    findings = with_phase_note(knobs.find(document))
     notes = list(findings.notes)
     if options.why_unknown:
         notes.append(
@@ -116,6 +116,23 @@ def _of_command(command: tuple[str, ...], *, with_parser: bool) -> Inspected:
         notes.append(f"there may be further options: {options.untold}")
     findings = replace(findings, notes=tuple(notes))
     return Inspected(document=document, findings=findings)
+
+
+def with_phase_note(findings: Findings) -> Findings:
+    """Says whose phase is only assumed, where a training and an inference differ in the risk."""
+    names = [
+        findings.name_of(knob.path)
+        for knob in findings.knobs
+        if knob.path in findings.assumed
+        and REGISTRY[knob.kind].class_in("test") != knob.knob_class
+    ]
+    if not names:
+        return findings
+    note = (
+        f"nothing says that this is a training: it is assumed for {', '.join(names)}, until "
+        "`optimize` has seen the program"
+    )
+    return replace(findings, notes=(*findings.notes, note))
 
 
 def doubt(knob: Knob, findings: Findings) -> str | None:

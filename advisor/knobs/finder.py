@@ -55,6 +55,7 @@ def find(document: Document, *, phase: Phase | None = None) -> Findings:
     knobs: list[Knob] = []
     traps: list[FalseMatch] = []
     references: list[str] = []
+    assumed: list[str] = []
     for leaf in finder.leaves:
         known = rules_for(leaf.name) or vocabulary.speaks(leaf.name)
         if known and lives_elsewhere(leaf):
@@ -66,6 +67,8 @@ def find(document: Document, *, phase: Phase | None = None) -> Findings:
             traps.append(FalseMatch(document=name, path=leaf.path, why=why))
         elif meaning:
             knobs.append(finder.knob(leaf, meaning))
+            if finder.phase_told(leaf, REGISTRY[meaning.kind]) is None:
+                assumed.append(leaf.path)
     return Findings(
         document=name,
         knobs=tuple(knobs),
@@ -74,6 +77,7 @@ def find(document: Document, *, phase: Phase | None = None) -> Findings:
         outputs=tuple(leaf.path for leaf in finder.leaves if _is_output(leaf)),
         files=tuple(file for leaf in finder.leaves for file in files_named(leaf)),
         notes=tuple(references[:REFERENCES_TOLD]),
+        assumed=tuple(assumed),
     )
 
 
@@ -121,10 +125,10 @@ def _switched_to(leaves: Iterable[Leaf]) -> Phase | None:
     return flagged
 
 
-def _phase_of_leaf(
+def _phase_told(
     leaf: Leaf, spec: KnobSpec, document: Phase, names: frozenset[str]
-) -> Phase:
-    """Phase of one setting, by its nearest telling name."""
+) -> Phase | None:
+    """Phase of one setting, by its kind or its nearest telling name; None where nothing tells."""
     if spec.phase:
         return spec.phase
     own = (w for w in leaf.name.split("_") if w in catalogue()["own-phase-words"]["words"])
@@ -135,7 +139,7 @@ def _phase_of_leaf(
         return "any"  # one block of loader settings for both
     if spec.usual_phase == "test":
         return "test"
-    return (spec.usual_phase or "any") if document == "any" else document
+    return None if document == "any" else document
 
 
 def _first(words: Iterable[str], document: Phase) -> Phase | None:
@@ -183,9 +187,12 @@ class _Finder:
         )
         return next(fitting, None)
 
+    def phase_told(self, leaf: Leaf, spec: KnobSpec) -> Phase | None:
+        return _phase_told(leaf, spec, self.phase, self.names)
+
     def knob(self, leaf: Leaf, meaning: Meaning) -> Knob:
         spec = REGISTRY[meaning.kind]
-        phase = _phase_of_leaf(leaf, spec, self.phase, self.names)
+        phase = self.phase_told(leaf, spec) or spec.usual_phase or "any"
         above = f" under `{leaf.ancestors[0]}`" if leaf.ancestors else ""
         is_batch = meaning.kind == "batch_size"
         return Knob(

@@ -153,6 +153,8 @@ class Findings:
     files: tuple[str, ...] = ()
     """Files named as holding more values, as written."""
     notes: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
+    """Paths of knobs whose phase nothing in the document says: it is the usual one of the kind."""
 
     def knob(self, path: str) -> Knob | None:
         return next((knob for knob in self.knobs if knob.path == path), None)

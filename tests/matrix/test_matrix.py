@@ -46,6 +46,8 @@ class Case:
     """None: not looked at."""
     needs: str | None = None
     """Framework that has to be installed."""
+    nightly: bool = False
+    """Takes half a minute or more, and differs from another one only in its launcher."""
 
 
 LOOPS = {
@@ -72,18 +74,18 @@ TORCHRUN = "-m torch.distributed.run --nproc-per-node 2 --master-port {port}"
 LAUNCH = "-m accelerate.commands.launch --cpu --num_processes 1"
 SEVERAL = (
     Case(f"{TORCHRUN} ok_ranks.py", 20, ranks=2),
-    Case("ok_ranks.py spawn", 20, ranks=2),
-    Case(f"{LAUNCH} {CV}", 16, needs="accelerate"),
+    Case("ok_ranks.py spawn", 20, ranks=2, nightly=True),
+    Case(f"{LAUNCH} {CV}", 16, needs="accelerate", nightly=True),
 )
 
 
 def each(cases: Iterable[Case]) -> pytest.MarkDecorator:
-    """Parametrizes by `cases`, each with its marker."""
-    marks = [pytest.mark.frameworks if case.needs else pytest.mark.slow for case in cases]
-    params = [
-        pytest.param(case, id=case.command, marks=mark)
-        for case, mark in zip(cases, marks, strict=True)
-    ]
+    """Parametrizes by `cases`, each with its markers."""
+    params = []
+    for case in cases:
+        marks = [pytest.mark.frameworks if case.needs else pytest.mark.slow]
+        marks += [pytest.mark.nightly] if case.nightly else []
+        params.append(pytest.param(case, id=case.command, marks=marks))
     return pytest.mark.parametrize("case", params)
 
 
