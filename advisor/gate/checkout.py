@@ -283,10 +283,20 @@ def shared_data(head: Checkout, paths: Sequence[str]) -> tuple[Path, ...]:
             problem = (
                 "holds files that git tracks: base has its own. Name data that git ignores"
             )
+        elif not outside and _by_a_link_of_the_change(head, path):
+            problem = (
+                "leads through a link that git tracks, which a change may point anywhere. "
+                "Name the data by the path of its own"
+            )
         if problem:
             msg = f"--link {path!r} {problem}."
             raise UsageError(msg)
     return tuple((head.cwd / path).resolve() for path in paths)
+
+
+def _by_a_link_of_the_change(head: Checkout, path: str) -> bool:
+    above = [parent for parent in Path(path).parents if (head.cwd / parent).is_symlink()]
+    return any(git(head.cwd, "ls-files", "--", str(parent)) for parent in above)
 
 
 def _link(head: Checkout, paths: Sequence[str], base_cwd: Path) -> None:

@@ -293,7 +293,14 @@ def _set_up(command: str, measurement: GateMeasurement, cancel: threading.Event)
         say(f"setting up {arm}")
         env = {"GPU_ADVISOR_ARM": arm, "GPU_ADVISOR_HEAD": str(arms["head"].top)}
         place = scratch / f"setup-{arm}"
-        failed = setup_step.set_up(arms[arm], command, env, scratch=place, cancel=cancel)
+        failed = setup_step.set_up(
+            arms[arm],
+            command,
+            env,
+            scratch=place,
+            cancel=cancel,
+            tops=[each.top for each in arms.values()],
+        )
         require_room(scratch)
         for program in measurement.selected if failed else ():
             if arm == "base":

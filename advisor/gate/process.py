@@ -121,7 +121,12 @@ class ProcessRunner:
             origins=self.between.asked if self.between else None,
             foreign=True,
             hidden=setup_step.hidden_folders(),
-            shown=setup_step.shown_paths(checkout, entry.command, self.shown),
+            shown=setup_step.shown_paths(
+                checkout,
+                entry.command,
+                self.shown,
+                tops=[each.top for each in self.arms.values()],
+            ),
             network=self.keep_network,
         )
         caches.parent.mkdir(exist_ok=True)

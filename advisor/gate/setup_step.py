@@ -7,7 +7,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from advisor.errors import InterruptedByUserError
@@ -16,7 +16,7 @@ from advisor.runner.job import Job
 from advisor.runner.launch import Launched
 from advisor.runner.output import plain, short_line
 from advisor.sandbox.capabilities import checkout_policy, detect_isolation, require_walls
-from advisor.sandbox.path_policy import caches, is_within
+from advisor.sandbox.path_policy import is_within, named_caches, trusted_path
 
 PACKAGE = str(Path(__file__).resolve().parents[1])
 """The package, whose probe every run imports."""
@@ -49,15 +49,16 @@ def set_up(
     scratch: Path,
     limit_s: float = LIMIT_S,
     cancel: threading.Event,
+    tops: Iterable[Path] = (),
 ) -> str | None:
-    """Run the setup; return its failure or None."""
+    """Run the setup; return its failure or None. `tops`: see `shown_paths`."""
     cwd, top = checkout.cwd, str(checkout.top)
     offer = detect_isolation(str(cwd), foreign=True)
     wanted = [checkout.top / name for name in MADE_FOLDERS if offer.kind == "landlock"]
     made = [folder for folder in wanted if not folder.exists()]
     for folder in made:
         folder.mkdir()
-    hidden, visible = hidden_folders(), shown_paths(checkout, command)
+    hidden, visible = hidden_folders(), shown_paths(checkout, command, tops=tops)
     confined = checkout_policy(offer, top, scratch=scratch, hidden=hidden, shown=visible)
     temporary = scratch / "tmp"
     job = Job(
@@ -158,17 +159,19 @@ def shown_paths(
     command: str,
     links: Sequence[str] = (),
     environ: Mapping[str, str] = os.environ,
+    *,
+    tops: Iterable[Path] = (),
 ) -> tuple[str, ...]:
     """Paths needed in hidden folders: checkout, interpreters and caches.
 
     What lies in a home is hidden from foreign code, and much that it cannot run without lies
     there. So what PATH, the command and the caches' variables name is shown again; a folder
-    that has a hidden one inside is not.
+    that has a hidden one inside is not. `tops`: checkouts of both arms, whose links show nothing.
     """
     repository = git(
         checkout.top, "rev-parse", "--path-format=absolute", "--git-common-dir"
     )
-    paths = {str(checkout.top), repository or str(checkout.top), *links, PACKAGE}
+    paths = {str(checkout.top), *links, PACKAGE}
     paths |= {*ALWAYS_SHOWN, *_interpreter(Path(sys.executable).parent)}
     for variable in SEARCH_PATHS:
         for entry in environ.get(variable, "").split(os.pathsep):
@@ -181,12 +184,15 @@ def shown_paths(
             paths |= {word, *_interpreter(Path(word).parent)}
         elif "/" in word:
             paths |= _interpreter((checkout.cwd / word).parent)
-    for cache, folder in caches(environ):
+    for cache, folder in named_caches(environ):
         if cache.variable == "HF_HOME":
             paths |= {f"{folder}/hub", f"{folder}/datasets"}  # beside them lies a token
         elif cache.variable != "XDG_CACHE_HOME":
             paths.add(folder)
-    real, hidden = {os.path.realpath(path) for path in paths}, hidden_folders(environ)
+    written = [os.path.realpath(top) for top in (checkout.top, *tops)]
+    real, hidden = {trusted_path(path, written) for path in paths}, hidden_folders(environ)
+    if repository:  # which no program writes
+        real.add(os.path.realpath(repository))
     return tuple(sorted(p for p in real if not any(is_within(each, p) for each in hidden)))
 
 

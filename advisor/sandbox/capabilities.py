@@ -19,6 +19,7 @@ from advisor.machine.host import memory_limit_bytes
 from advisor.model import Trial
 from advisor.sandbox import selftest
 from advisor.sandbox.layers import remove_tree
+from advisor.sandbox.mounts import other_places
 from advisor.sandbox.path_policy import (
     INDUCTOR,
     around,
@@ -183,7 +184,7 @@ def trial_policy(
         layers=str(Path(folder, f"gpu-advisor-{tag}") if folder else _beside(scratch)),
         upper_bytes=0 if on_disk else _upper_bytes(),
         private_memory=pipes is None,
-        hidden=trial.hidden,
+        hidden=_wherever_shown(trial.hidden),
         shown=trial.shown,
         network=trial.network,
     )
@@ -213,11 +214,20 @@ def checkout_policy(
         detected,
         passes=(str(scratch), *inside),
         sealed=(repository,),
-        hidden=tuple(hidden),
+        hidden=_wherever_shown(hidden),
         shown=tuple(shown),
         layers=str(_beside(scratch)),
         upper_bytes=_upper_bytes(),
     )
+
+
+def _wherever_shown(hidden: Iterable[str]) -> tuple[str, ...]:
+    """Return hidden paths with all other places at which their files are mounted."""
+    paths = tuple(hidden)
+    if not paths:
+        return ()
+    text = Path("/proc/self/mountinfo").read_text(errors="surrogateescape")
+    return tuple(dict.fromkeys((*paths, *other_places(paths, text))))
 
 
 def cache_variables(

@@ -240,11 +240,14 @@ def others(*, signals: bool) -> tuple[Call, ...]:
 
         return act
 
-    def signalled(notice: SyscallNotification) -> int | None:
-        pid = notice.signed(0)
-        if pid == 0:
-            return None
-        return None if pid != -1 and _is_inside(abs(pid)) else errno.EPERM
+    def signalled(place: int) -> Callable[[SyscallNotification], int | None]:
+        def act(notice: SyscallNotification) -> int | None:
+            pid = notice.signed(place)  # below zero: a group of processes
+            if pid == 0:
+                return None
+            return None if pid != -1 and _is_inside(abs(pid)) else errno.EPERM
+
+        return act
 
     elsewhere = (Test(0, 0, differs=True),)
     calls = [Call(*numbers, act=on_process(0), tests=elsewhere) for numbers in SCHEDULING]
@@ -255,8 +258,10 @@ def others(*, signals: bool) -> tuple[Call, ...]:
         Call(251, 30, act=on_several(1), tests=(Test(0, 3),)),
     ]
     if signals:
-        calls.append(Call(62, 129, act=signalled, tests=elsewhere))  # kill
+        calls.append(Call(62, 129, act=signalled(0), tests=elsewhere))  # kill
         calls += [Call(*numbers, act=on_process(0)) for numbers in SIGNALS]
+        calls.append(Call(72, 25, act=signalled(2), tests=(Test(1, SET_OWNER),)))  # fcntl
+        calls += SIGNALS_BY_FILES
     return tuple(calls)
 
 
@@ -276,6 +281,19 @@ SIGNALS = (
     (297, 240),  # rt_tgsigqueueinfo
     (434, 434),  # pidfd_open
 )
+SET_OWNER, SET_OWNER_EXTENDED = 8, 15
+"""F_SETOWN and F_SETOWN_EX of fcntl(2): who gets a signal once a file can be read."""
+SIGNALS_BY_FILES = (
+    Call(
+        424, 424, errno.ENOSYS
+    ),  # pidfd_send_signal, which takes a folder of /proc as well
+    Call(72, 25, errno.EPERM, tests=(Test(1, SET_OWNER_EXTENDED),)),
+    *(
+        Call(16, 29, errno.EPERM, tests=(Test(1, request),))
+        for request in (0x8901, 0x8902)  # FIOSETOWN, SIOCSPGRP
+    ),
+)
+"""Signals to a process that an open file or the program's memory names: either may change."""
 
 KEYS = tuple(
     Call(*numbers, errno.ENOSYS)
@@ -313,7 +331,7 @@ MOUNTS = tuple(
 )  # fmt: skip
 """In a namespace of its own a program of root's could mount control groups, and so slow others.
 
-Landlock forbids mounts by itself.
+Landlock forbids mounts by itself, but not to make one that lies nowhere.
 """
 TERMINALS = tuple(
     Call(16, 29, errno.EPERM, tests=(Test(1, request),)) for request in (0x5412, 0x541C)
@@ -323,6 +341,8 @@ OF_VIRTUAL_MACHINES = (Call(41, 198, errno.EACCES, tests=(Test(0, AF_VSOCK),)),)
 """Sockets to the host of a virtual machine: no name space of networks holds them."""
 IO_URING = (Call(425, 425, errno.ENOSYS),)
 """It makes other calls without making them, so that no filter sees them."""
+SLOW_MEMORY = (Call(323, 282, errno.EPERM),)
+"""userfaultfd: a deputy that reads the program's memory would wait for the program."""
 
 UNKNOWN_TO_LANDLOCK = (
     *IO_URING,

@@ -10,7 +10,7 @@ from typing import Any
 
 from advisor.sandbox import deputies, kernel, layers, untrusted
 from advisor.sandbox.base import Sandbox
-from advisor.sandbox.path_policy import open_devices
+from advisor.sandbox.path_policy import SHARED_MEMORY, open_devices
 from advisor.sandbox.seccomp import SyscallListener
 
 VERSION, PATH_BENEATH = 1, 1
@@ -20,7 +20,7 @@ RIGHTS = {1: WRITE_FILE | sum(1 << bit for bit in range(4, 13)), 2: 1 << 13, 3: 
 Running and device controls stay free."""
 READ_FILE, READ_DIR = 1 << 2, 1 << 3
 READ = READ_FILE | READ_DIR
-"""Denied where folders are hidden."""
+"""Denied to foreign code, but where it is granted."""
 ABSTRACT_SOCKETS, SIGNALS, SCOPES_SINCE = 1 << 0, 1 << 1, 6
 """What ends at the border of the sandbox, and the version that can bound it (Linux 6.12)."""
 
@@ -80,7 +80,7 @@ class Landlock(Sandbox):
         if self._foreign:
             calls += [
                 *deputies.connecting(
-                    (*self._passes, "/dev"), network=bool(policy["network"])
+                    (*self._passes, SHARED_MEMORY), network=bool(policy["network"])
                 ),
                 *deputies.others(signals=version() < SCOPES_SINCE),
                 *deputies.KEYS,
@@ -88,6 +88,8 @@ class Landlock(Sandbox):
                 *deputies.OF_OTHERS_SPEED,
                 *deputies.TERMINALS,
                 *deputies.SHARED_BY_NUMBER,
+                *deputies.MOUNTS,
+                *deputies.SLOW_MEMORY,
             ]
         self.listener = SyscallListener(calls)
 

@@ -53,7 +53,7 @@ class FileTree:
             return []
 
     def is_folder(self, path: str) -> bool:
-        return os.path.isdir(path)
+        return os.path.isdir(path) and not os.path.islink(path)
 
     def may_write(self, path: str) -> bool:
         return os.access(path, os.W_OK)
@@ -80,6 +80,50 @@ def read_mounts(text: str) -> list[Mount]:
     return sorted(seen.values())
 
 
+def other_places(paths: Iterable[str], text: str) -> list[str]:
+    """Return where else files below `paths` are shown, by /proc/self/mountinfo.
+
+    A file system, or a folder of it, may be mounted at several places: a home below /mnt, the
+    folders of a container's job. A place counts if it still shows the same file.
+    """
+    mounts = []
+    for line in text.splitlines():
+        words = line.split()
+        mounts.append((words[2], *map(_unescaped, words[3:5])))
+    found: list[str] = []
+    for path in paths:
+        around = [mount for mount in mounts if is_within(path, mount[2])]
+        if not around:
+            continue
+        device, top, point = max(reversed(around), key=lambda mount: len(mount[2]))
+        inner = _moved(path, point, top)
+        for other, shown, place in mounts:
+            if other != device:
+                continue
+            if is_within(inner, shown):
+                pair = path, _moved(inner, shown, place)
+            elif is_within(shown, inner):
+                pair = _moved(shown, top, point), place
+            else:
+                continue
+            if not is_within(pair[1], path) and _is_same(*pair):
+                found.append(pair[1])
+    return sorted({*found})
+
+
+def _moved(path: str, source: str, target: str) -> str:
+    """Return `path`, which lies below `source`, at its place below `target`."""
+    inside = path[len(source.rstrip("/")) :]
+    return f"{target.rstrip('/')}{inside}" or "/"
+
+
+def _is_same(one: str, two: str) -> bool:
+    try:
+        return os.path.samestat(os.lstat(one), os.lstat(two))
+    except OSError:
+        return False
+
+
 def plan(
     mounts: list[Mount], places: Sequence[str], tree: FileTree, *, private_memory: bool
 ) -> dict[str, How]:
@@ -93,13 +137,13 @@ def plan(
         if any(is_within(mount.path, system_tree) for system_tree in SYSTEM_TREES):
             if mount.path in SYSTEM_TREES:
                 steps[mount.path] = "passes"
-        elif mount.fstype in PSEUDO or (mount.read_only and mount.path != "/"):
+        elif mount.read_only and mount.path != "/":
             steps[mount.path] = "passes"
-        elif not tree.is_folder(mount.path):
-            steps[mount.path] = "sealed"
+        elif mount.fstype in PSEUDO or not tree.is_folder(mount.path):
+            steps[mount.path] = "sealed"  # the kernel's settings may have a second place
         else:
             steps |= _covered(mount.path, points, places, tree)
-    if private_memory and SHARED_MEMORY in points:
+    if private_memory and tree.is_folder(SHARED_MEMORY):
         steps[SHARED_MEMORY] = "memory"
     return dict(sorted(steps.items()))
 

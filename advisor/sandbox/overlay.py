@@ -8,12 +8,12 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from advisor.sandbox import kernel, layers
 from advisor.sandbox.base import Sandbox
-from advisor.sandbox.mounts import FileTree, How, plan, read_mounts
+from advisor.sandbox.mounts import FileTree, How, Mount, plan, read_mounts
 from advisor.sandbox.path_policy import SHARED_MEMORY, SYSTEM_TREES, shut_devices
 
 COPIED_BYTES = 16 << 20
@@ -58,6 +58,7 @@ class Overlay(Sandbox):
             *deputies.OF_OTHERS_SPEED,
             *deputies.MOUNTS,
             *deputies.TERMINALS,
+            *deputies.SLOW_MEMORY,
         ]
         if self._policy["network"]:  # which leaves sockets without a file in reach
             calls += deputies.connecting(("/",))
@@ -104,20 +105,22 @@ class Overlay(Sandbox):
             with contextlib.suppress(FileNotFoundError):
                 _show_sealed(path, root + path)
         if self._foreign:
-            self._shut_in(root)
+            self._shut_in(root, mounts)
         _shut_kernel(root)
         kernel.change_root(root)
         os.fchdir(proc)
         os.close(proc)
         kernel.Proc.folder = "."
 
-    def _shut_in(self, root: str) -> None:
+    def _shut_in(self, root: str, mounts: Sequence[Mount]) -> None:
         """Raise the walls around foreign code. Raises OSError."""
         from advisor.sandbox import untrusted
 
         if not self._policy["network"]:
             untrusted.start_loopback()
+        untrusted.shut_kernels_other_places(root, mounts)
         untrusted.hide(root, self._policy)
+        untrusted.shut_sockets(root)
         untrusted.take_terminals(root)
         self.helpers.add(untrusted.start_init(root))
 

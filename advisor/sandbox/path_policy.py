@@ -3,7 +3,7 @@
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 SYSTEM_TREES = ("/proc", "/sys", "/dev")
@@ -24,6 +24,9 @@ They reach disks without the file system (`sg0`), the machine's memory (`mem`), 
 their type.
 """
 
+
+OUTLIVING = ("/dev/mqueue", "/dev/hugepages")
+"""Folders among the devices in which files stay: queues, and memory of large pages."""
 
 CONSOLES = re.compile(r"tty\d+|vcs\w*")
 """The machine's own screens: 70 devices that no program needs, so none may be written."""
@@ -48,15 +51,30 @@ def open_devices(*, foreign: bool = False) -> tuple[str, ...]:
     """Return devices below /dev that a program may write to, such as GPUs.
 
     `foreign`: the program may be hostile and gets no terminal. All of /dev/pts is kept from it,
-    since a terminal of its own would lie beside those in use.
+    since a terminal of its own would lie beside those in use. Nor does it get folders whose
+    files outlive a run.
     """
     paths = (path for path, shut in _devices("/dev") if not shut)
-    left_out = {"/dev/pts", "/dev/tty", *terminals()} if foreign else set()
+    left_out = {"/dev/pts", "/dev/tty", *terminals(), *OUTLIVING} if foreign else set()
     return tuple(
         path
         for path in paths
         if path not in left_out and not CONSOLES.fullmatch(os.path.basename(path))
     )
+
+
+def sockets_of_devices(folder: str = "/dev") -> Iterator[str]:
+    """Yield sockets below /dev, but for those in shared memory."""
+    try:
+        with os.scandir(folder) as entries:
+            found = [(entry, entry.stat(follow_symlinks=False)) for entry in entries]
+    except OSError:  # removed meanwhile, or closed to this user
+        return
+    for entry, status in found:
+        if stat.S_ISSOCK(status.st_mode):
+            yield entry.path
+        elif stat.S_ISDIR(status.st_mode) and entry.path not in (SHARED_MEMORY, "/dev/pts"):
+            yield from sockets_of_devices(entry.path)
 
 
 def _devices(folder: str) -> Iterator[tuple[str, bool]]:
@@ -101,7 +119,7 @@ PSEUDO = {
     "devtmpfs", "efivarfs", "fusectl", "hugetlbfs", "mqueue", "nsfs", "proc", "pstore",
     "rpc_pipefs", "securityfs", "selinuxfs", "sysfs", "tracefs",
 }  # fmt: skip
-"""File system types without files of the user's: an overlay lets their mounts pass."""
+"""File system types without files of the user's: an overlay shows their mounts read-only."""
 
 
 class Cache(NamedTuple):
@@ -165,11 +183,17 @@ def downloads(environ: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
 
 def caches(environ: Mapping[str, str]) -> Iterator[tuple[Cache, str]]:
     """Yield each cache whose folder is known, with that folder."""
+    for cache, folder in named_caches(environ):
+        yield cache, os.path.realpath(folder)
+
+
+def named_caches(environ: Mapping[str, str]) -> Iterator[tuple[Cache, str]]:
+    """Yield the same by its name, whose links are not followed."""
     home = environ.get("HOME") or os.path.expanduser("~")
     for cache in CACHES:
         folder = environ.get(cache.variable) or cache.default
         if folder:
-            yield cache, os.path.realpath(folder.replace("~", home, 1))
+            yield cache, os.path.abspath(folder.replace("~", home, 1))
 
 
 def mps_pipes(environ: Mapping[str, str]) -> str | None:
@@ -200,6 +224,34 @@ def around(protected: Iterable[str]) -> tuple[str, ...]:
             continue
         granted += [path for path in beside if path not in withheld]
     return tuple(granted)
+
+
+LINKS_LIMIT = 40
+"""Links that one path may lead through, as the kernel allows (MAXSYMLINKS)."""
+
+
+def trusted_path(path: str, written: Sequence[str]) -> str:
+    """Return what `path` leads to; once it leads into a folder that is `written`, that folder.
+
+    A change, or its setup, may put a link to the keys where the command names the libraries of
+    an environment in the checkout. So no link in there is followed.
+    """
+    place, links = "/", 0
+    waiting = os.path.normpath(path).split("/")[::-1]
+    while waiting:
+        place = os.path.normpath(os.path.join(place, waiting.pop()))
+        if place in written:
+            return place
+        try:
+            target = os.readlink(place)
+        except OSError:  # no link
+            continue
+        links += 1
+        if links > LINKS_LIMIT:
+            return place
+        waiting += target.split("/")[::-1]
+        place = "/" if target.startswith("/") else os.path.dirname(place)
+    return place
 
 
 def parents(path: str) -> Iterator[str]:

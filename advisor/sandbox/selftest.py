@@ -46,6 +46,8 @@ class Outside(NamedTuple):
     """Of a server on this host's own loopback; 0 without one."""
     ipc: int
     """Number of the space of System V's memory and of queues."""
+    device: int = 0
+    """Number of the file system of `cwd`; 0 where it may not be written."""
 
 
 def problem_of(policy: dict[str, Any], cwd: str, hidden: str, port: int = 0) -> str | None:
@@ -54,12 +56,11 @@ def problem_of(policy: dict[str, Any], cwd: str, hidden: str, port: int = 0) -> 
         outside = _outside(stack, cwd, hidden, port)
         read, write = os.pipe()
         sandbox = open_sandbox(policy, cwd)
-        may_write = os.access(cwd, os.W_OK)
         try:
             sandbox.enter()
             child = os.fork()
             if not child:
-                _be_the_program(write, sandbox, policy, outside, may_write=may_write)
+                _be_the_program(write, sandbox, policy, outside)
             os.close(write)
             said = _heard(read, sandbox)
             os.waitpid(child, 0)
@@ -82,7 +83,8 @@ def _outside(stack: contextlib.ExitStack, cwd: str, hidden: str, port: int) -> O
             server.bind(address)
             server.listen()
     ipc = os.stat("/proc/self/ns/ipc").st_ino
-    return Outside(cwd, hidden, os.getpid(), abstract, port, ipc)
+    device = os.stat(cwd).st_dev if os.access(cwd, os.W_OK) else 0
+    return Outside(cwd, hidden, os.getpid(), abstract, port, ipc, device)
 
 
 def _socket_in(folder: str) -> str:
@@ -94,15 +96,10 @@ def _socket_in(folder: str) -> str:
 
 
 def _be_the_program(
-    write: int,
-    sandbox: Sandbox,
-    policy: dict[str, Any],
-    outside: Outside,
-    *,
-    may_write: bool,
+    write: int, sandbox: Sandbox, policy: dict[str, Any], outside: Outside
 ) -> NoReturn:
     try:
-        said = _from_inside(sandbox, policy, outside, may_write=may_write)
+        said = _from_inside(sandbox, policy, outside)
     except BaseException as problem:  # it must not go on as its parent
         said = f"{type(problem).__name__}: {problem}"
     os.write(write, said.encode(errors="replace"))
@@ -127,14 +124,12 @@ def _heard(read: int, sandbox: Sandbox) -> str | None:
             listener.serve()
 
 
-def _from_inside(
-    sandbox: Sandbox, policy: dict[str, Any], outside: Outside, *, may_write: bool
-) -> str:
+def _from_inside(sandbox: Sandbox, policy: dict[str, Any], outside: Outside) -> str:
     """Return the first wall that does not stand, in words; a line's end if all do."""
     try:
         os.chdir(outside.cwd)
         sandbox.confine()
-        if refused := _own_files(policy, outside.cwd, may_write=may_write):
+        if refused := _own_files(policy, outside):
             return refused
     except OSError as problem:
         return _words(problem)
@@ -153,14 +148,14 @@ def _words(problem: OSError) -> str:
     return f"{named}{problem.strerror or problem}"
 
 
-def _own_files(policy: dict[str, Any], cwd: str, *, may_write: bool) -> str:
+def _own_files(policy: dict[str, Any], outside: Outside) -> str:
     """Return what an overlay denies although the host allows it: it cannot copy up a folder."""
-    if policy["kind"] == "landlock" or not may_write:
+    if policy["kind"] == "landlock" or not outside.device:
         return ""
     try:
-        os.rmdir(tempfile.mkdtemp(prefix=".gpu-advisor-attempt-", dir=cwd))
+        os.rmdir(tempfile.mkdtemp(prefix=".gpu-advisor-attempt-", dir=outside.cwd))
     except OSError as problem:
-        return f"nothing can be made in {cwd}: {problem.strerror or problem}"
+        return f"nothing can be made in {outside.cwd}: {problem.strerror or problem}"
     return ""
 
 
@@ -176,6 +171,8 @@ def _walls(policy: dict[str, Any], outside: Outside) -> Iterator[tuple[str, Atte
             yield "a change of a mode", lambda: _done(os.chmod, policy["layers"], 0o700)
             yield "a change of a time", lambda: _done(os.utime, policy["layers"])
             yield "io_uring", lambda: _call(425, 425, 1, bytearray(120)) >= 0
+    elif outside.device:  # it would be that of a layer
+        yield "a write to the project", lambda: os.stat(".").st_dev == outside.device
     yield (
         "a write to the kernel's settings",
         lambda: _opens("/proc/sys/kernel/core_pattern"),
@@ -190,7 +187,7 @@ def _walls(policy: dict[str, Any], outside: Outside) -> Iterator[tuple[str, Atte
     )
     for kind, name in (
         ("hidden socket", f"{hidden}/socket"),
-        ("host's", "\0" + outside.abstract),
+        ("socket without a file", "\0" + outside.abstract),
     ):
         yield f"a connection to a {kind}", lambda name=name: _connects(name)  # type: ignore[misc]
     if not policy["network"] and outside.port:

@@ -8,11 +8,12 @@ import signal
 import socket
 import stat
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 from advisor.sandbox import kernel
-from advisor.sandbox.path_policy import around, is_within, terminals
+from advisor.sandbox.mounts import Mount
+from advisor.sandbox.path_policy import around, is_within, sockets_of_devices, terminals
 
 SET_FLAGS, UP_AND_RUNNING = 0x8914, 0x41
 """SIOCSIFFLAGS of netdevice(7), and IFF_UP with IFF_RUNNING."""
@@ -76,6 +77,29 @@ def _scatter_numbers(root: str) -> None:
         file.write(str(first))
 
 
+def shut_sockets(root: str) -> None:
+    """Cover sockets among the devices, such as that of the system's log. Raises OSError.
+
+    Devices are the host's own. All other sockets lie in an overlay, where they lead nowhere.
+    """
+    for path in sockets_of_devices():
+        with contextlib.suppress(FileNotFoundError):
+            kernel.bind(f"{root}/dev/null", root + path)
+
+
+def shut_kernels_other_places(root: str, mounts: Iterable[Mount]) -> None:
+    """Show no processes, and no files that stay, where a kernel's tree has another place.
+
+    Raises OSError.
+    """
+    for mount in mounts:
+        with contextlib.suppress(FileNotFoundError, PermissionError):  # out of reach
+            if mount.fstype == "proc" and mount.path != "/proc":
+                kernel.cover(root + mount.path, f"{root}/dev/null")
+            if mount.fstype == "hugetlbfs":
+                kernel.seal(root + mount.path)
+
+
 def take_terminals(root: str) -> None:
     """Show terminals of the program's own in place of the user's. Raises OSError."""
     place = f"{root}/dev/pts"
@@ -117,7 +141,11 @@ def hide(root: str, policy: Mapping[str, Any]) -> None:
 
 
 def readable(policy: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return readable places; empty without hidden ones."""
-    if not policy.get("hidden"):
+    """Return what foreign code may read; empty for the user's own, which may read all.
+
+    Devices are granted one by one, as terminals lie among them.
+    """
+    if not policy["foreign"]:
         return ()
-    return (*around(map(os.path.realpath, policy["hidden"])), *policy["shown"])
+    withheld = ("/dev", *map(os.path.realpath, policy["hidden"]))
+    return (*around(withheld), *policy["shown"])

@@ -5,6 +5,8 @@ import os
 import pwd
 import re
 import socket
+import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,7 +18,7 @@ import pytest
 from hostile import MARK, SECRET, InProgram
 
 from advisor.errors import UsageError
-from advisor.gate.checkout import Checkout
+from advisor.gate.checkout import Checkout, head_checkout, shared_data
 from advisor.gate.config import GateProgram
 from advisor.gate.process import folder_of
 from advisor.gate.schema import Revision
@@ -24,12 +26,13 @@ from advisor.gate.setup_step import (
     SYSTEM_HOMES,
     hidden_folders,
     secrets_of,
+    set_up,
     shown_paths,
 )
 from advisor.sandbox.capabilities import FORCED, detect_isolation
 from advisor.sandbox.path_policy import is_within
 from advisor.settings import Workload
-from tests.gate.repos import STEADY, WARM_UPS, Gated, Repo
+from tests.gate.repos import ROOT, STEADY, WARM_UPS, Gated, Repo
 
 pytestmark = pytest.mark.slow
 
@@ -193,6 +196,64 @@ def test_the_network_and_data_elsewhere_can_be_kept(host, kind) -> None:
     assert repo.gate(*bench, "--link", str(data)).warm_up_rates == {"base": 7, "head": 7}
 
 
+def test_a_setup_has_the_network_and_writes_its_checkout_alone(tmp_path, monkeypatch, kind) -> None:
+    """Under Landlock what is there, `.venv` and `build`; never `.git`, nor beside the checkout."""
+    monkeypatch.setenv(FORCED, kind)
+    top = tmp_path / "top"
+    for name in (".git", "src"):
+        (top / name).mkdir(parents=True)
+    (top / "old").touch()
+    made = "touch src/new old && mkdir -p .venv build && touch .venv/x build/x\n"
+    new = "touch new" if kind == "overlay" else "! touch new"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        code = f"import socket; socket.create_connection(('127.0.0.1', {server.getsockname()[1]}))"
+        command = (
+            f'set -e; {made}{new}; ! touch .git/x; ! touch ../x; "{sys.executable}" -c "{code}"'
+        )
+        checkout = Checkout(top=top, cwd=top, revision=Revision())
+        cancel = threading.Event()
+        problem = set_up(checkout, command, {}, scratch=tmp_path / "scratch", cancel=cancel)
+    assert problem is None
+    names = {str(path.relative_to(top)) for path in top.rglob("*") if path.is_file()}
+    assert names == {"old", "src/new", ".venv/x", "build/x"} | (
+        {"new"} if kind == "overlay" else set()
+    )
+    assert not (tmp_path / "x").exists()
+
+
+def test_on_a_hosted_runner_a_program_writes_its_checkout_but_not_git(two) -> None:
+    """Under Landlock, as a machine that is thrown away has nothing to lose."""
+    code = (
+        "import contextlib, os, pathlib\n"
+        "pathlib.Path('data/kept').write_text('new')\n"
+        "for place in ('new', '.git/x', '../x', os.environ['HOME'] + '/x'):\n"
+        "    with contextlib.suppress(OSError): pathlib.Path(place).write_text('x'); print(place)\n"
+        "print('throughput:', 7)\n"
+    )
+    repo = two(code, f"{code}\n")
+    repo.commit({"data/kept": "old"})
+    repo.commit({"bench.py": code})
+    repo.on_github({}, RUNNER_ENVIRONMENT="github-hosted", HOME=str(repo.out))
+    repo.env[FORCED] = "landlock"
+    found = repo.gate("--command", "python bench.py", *WARM_UPS)
+    assert found.warm_up_rates == {"base": 7, "head": 7}
+    assert (repo.path / "data/kept").read_text() == "new"
+    assert not list(repo.path.parent.rglob("x"))
+    assert not (repo.path / "new").exists()
+
+
+def test_the_gate_refuses_where_only_some_walls_stand(two) -> None:
+    """Nothing is run."""
+    repo = two(STEADY.format(rate=100), STEADY.format(rate=99))
+    repo.env.clear()
+    refuse = (sys.executable, str(ROOT / "tests" / "sandbox" / "refuse.py"), "unshare,seccomp")
+    found = repo.run([*refuse, *repo.command("--command", "python bench.py", *WARM_UPS)])
+    assert found.code == 2, found.stderr
+    assert found.record.verdict == "error"
+    assert "Not all walls around base and head stand here" in found.record.reason
+    assert found.record.programs == []
+
+
 def test_interpreters_in_the_home_are_shown(tmp_path) -> None:
     """By an absolute path, by the home's name, and by a link in the checkout, but no other file."""
     home, top = tmp_path / "home", tmp_path / "project"
@@ -211,6 +272,59 @@ def test_interpreters_in_the_home_are_shown(tmp_path) -> None:
         shown = shown_paths(checkout, command, environ=environ)
         assert str(home / wanted) in shown
         assert not any(is_within(f"{home}/secret/key", path) for path in shown)
+
+
+def test_what_a_program_cannot_run_without_is_shown(tmp_path) -> None:
+    """Interpreters on PATH, downloads of models but no token, and paths that the command names."""
+    home, top = tmp_path / "home", tmp_path / "home" / "project"
+    for name in ("env/bin/python", "hf/hub/x", "hf/token", "data/x", "more/x", "project/x"):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).touch()
+    environ = {"HOME": str(home), "PATH": str(home / "env/bin"), "HF_HOME": str(home / "hf")}
+    checkout = Checkout(top=top, cwd=top, revision=Revision())
+    found = shown_paths(checkout, f"python x.py {home}/data", [str(home / "more")], environ)
+    wanted = {"env/bin", "env/lib", "hf/hub", "data", "more", "project"}
+    names = {*wanted, "hf/token", ".ssh"}
+    assert wanted == {
+        name for name in names if any(is_within(str(home / name), path) for path in found)
+    }
+
+
+def test_no_link_of_the_change_shows_what_is_hidden(tmp_path) -> None:
+    """A change, or its setup, puts links where an environment, a cache or data would lie."""
+    home, head, base = (tmp_path / name for name in ("home", "head", "base"))
+    for folder in (home / ".ssh", home / "env/bin", head / ".venv/bin", base):
+        folder.mkdir(parents=True)
+    for place in (home / "env/bin", head / ".venv/bin"):
+        (place / "python").symlink_to(sys.executable)
+    for name in (".venv/lib", "data", "cache", "tools"):
+        (head / name).symlink_to(home / ".ssh")
+    (home / "path").symlink_to(head / "tools")
+    environ = {
+        "HOME": str(home), "PATH": f"{head}/tools:{home}/path:{head}/.venv/bin",
+        "TRITON_HOME": f"{head}/cache",
+    }  # fmt: skip
+    command = f".venv/bin/python x.py {head}/data {head}/data/mine.txt ../home/env/bin/python"
+    for top in (head, base):
+        checkout = Checkout(top=top, cwd=top, revision=Revision())
+        shown = shown_paths(checkout, command, environ=environ, tops=(head, base))
+        assert not [path for path in shown if is_within(path, str(home / ".ssh"))]
+        assert str(home / "env/lib") in shown
+        assert str(head) in shown
+
+
+def test_data_that_a_link_of_the_change_leads_to_is_not_shared(repo) -> None:
+    """The workflow names `data/x`, and the change lets `data` lead to the keys."""
+    keys = repo.out / "keys"
+    keys.mkdir()
+    (keys / "x").write_text("precious")
+    repo.commit({"bench.py": ""})
+    (repo.path / "data").symlink_to(keys)
+    head = head_checkout(repo.path)
+    assert shared_data(head, ["data/x"]) == (keys / "x",)  # one that git ignores is the user's
+    repo.commit({"bench.py": "1"})
+    with pytest.raises(UsageError, match="through a link that git tracks"):
+        shared_data(head, ["data/x"])
 
 
 def test_a_folder_that_leads_out_of_its_checkout_runs_nothing(tmp_path) -> None:
@@ -252,9 +366,13 @@ def test_a_home_that_holds_the_system_is_hidden_by_its_dotted_entries(tmp_path) 
 
 def test_the_home_of_the_account_is_hidden_where_a_container_sets_another(tmp_path) -> None:
     """GitHub sets HOME to `/github/home`; keys of the image's user lie where they lay."""
-    account = os.path.realpath(pwd.getpwuid(os.geteuid()).pw_dir)
     hidden = hidden_folders({"HOME": str(tmp_path)})
     assert str(tmp_path) in hidden
+    assert not Path("/run").exists() or os.path.realpath("/run") in hidden
+    try:
+        account = os.path.realpath(pwd.getpwuid(os.geteuid()).pw_dir)
+    except KeyError:
+        pytest.skip("a number without an account")
     assert any(is_within(account, each) for each in hidden) or account in SYSTEM_HOMES
 
 

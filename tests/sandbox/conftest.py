@@ -33,7 +33,8 @@ found = run_trial(Trial(
 failure = None if isinstance(found, Run) else found.kind
 output = found.evidence if failure else found.stdout_tail
 offer = detect_isolation(project)
-print(json.dumps([found.isolation, output, offer.why_not_better, failure]))
+notes = found.notes if isinstance(found, Run) else []
+print(json.dumps([found.isolation, output, offer.why_not_better, failure, notes]))
 """
 
 
@@ -44,6 +45,7 @@ class Outcome(NamedTuple):
     output: str
     why_not_better: str
     failure: str | None
+    notes: list[str]
 
 
 def outcome_of(before: Sequence[str], folder: Path, *command: str, **how: Any) -> Outcome:

@@ -1,7 +1,7 @@
 """Runs a command on a host that refuses: refuse.py CALL[,CALL] COMMAND ...
 
-A seccomp filter like that of container engines: `unshare`, the calls of Landlock or further
-filters fail with EPERM, for the command and all that it starts.
+A seccomp filter like that of container engines: `unshare`, the calls of Landlock, further
+filters and what an older kernel lacks fail with EPERM, for the command and all that it starts.
 """
 
 import ctypes
@@ -10,9 +10,15 @@ import struct
 import sys
 
 CALLS = {
-    "x86_64": {"unshare": 272, "landlock_create_ruleset": 444, "seccomp": 317},
-    "aarch64": {"unshare": 97, "seccomp": 277, "landlock_create_ruleset": 444},
-}
+    "x86_64": {
+        "unshare": 272, "landlock_create_ruleset": 444, "seccomp": 317, "setxattr": 188,
+        "mount_setattr": 442,
+    },
+    "aarch64": {
+        "unshare": 97, "landlock_create_ruleset": 444, "seccomp": 277, "setxattr": 5,
+        "mount_setattr": 442,
+    },
+}  # fmt: skip
 NO_NEW_PRIVILEGES, SET_SECCOMP, FILTER = 38, 22, 2
 EPERM = 0x0005_0001
 

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from advisor.errors import UsageError
-from advisor.sandbox import open_sandbox
+from advisor.sandbox import mounts, open_sandbox
 from advisor.sandbox.capabilities import FORCED, detect_isolation
-from advisor.sandbox.mounts import FileTree, plan, read_mounts
-from advisor.sandbox.policy import SandboxPolicy
-from tests.sandbox.conftest import ROOT, Outcome, outcome_of
+from advisor.sandbox.mounts import FileTree, other_places, plan, read_mounts
+from advisor.sandbox.policy import KINDS, SandboxPolicy
+from tests.sandbox.conftest import NAMESPACE, ROOT, Outcome, outcome_of
+from tests.support.processes import ran
 
 REFUSE = Path(__file__).with_name("refuse.py")
 
@@ -48,6 +49,11 @@ HOSTS: dict[str, tuple[tuple[str, ...], tuple[Any, ...], str]] = {
         ("landlock", "write-denied"),
         "overlay: ",
     ),
+    "Linux 5.11": (
+        (*FILTER, "mount_setattr"),
+        ("landlock", "write-denied"),
+        "overlay: mount_setattr: Operation not permitted",
+    ),
     "a rootless container": (("unshare", "-Urm"), ("overlay", None), ""),
 }
 
@@ -61,7 +67,9 @@ def test_the_best_kind_holds_and_the_others_say_why_not(tmp_path, host) -> None:
 
 
 def test_a_kind_that_does_not_hold_cannot_be_forced(tmp_path) -> None:
-    """An unknown one neither."""
+    """An unknown one neither. One that holds is taken."""
+    for kind in KINDS:
+        assert detect_isolation(str(tmp_path), {FORCED: kind}).kind == kind
     with pytest.raises(UsageError, match="may be overlay, landlock, guard"):
         detect_isolation(str(tmp_path), {"GPU_ADVISOR_ISOLATION": "docker"})
     with pytest.raises(UsageError, match="does not hold here"):
@@ -86,12 +94,13 @@ MOUNTS = r"""
 26 27 0:30 / /data/my\040disk rw - ext4 /dev/vdb rw
 28 27 0:31 / /cdrom ro - iso9660 /dev/sr0 ro
 29 27 0:32 / /home/me/cloud rw - fuse cloud rw
+33 27 0:21 / /data/proc rw - proc proc rw
 """
 FOLDERS = {
     "/": ["/home", "/var", "/proc", "/dev", "/data", "/cdrom", "/srv"],
     "/home": ["/home/me", "/home/you"],
     "/home/me": ["/home/me/cloud", "/home/me/project"],
-    "/data": ["/data/my disk", "/data/rest"],
+    "/data": ["/data/my disk", "/data/rest", "/data/proc"],
     "/var": ["/var/tmp", "/var/lib"],
     "/srv/team": ["/srv/team/me", "/srv/team/all", "/srv/team/you"],
 }
@@ -140,6 +149,7 @@ def test_a_folder_in_which_others_are_mounted_is_split() -> None:
         "/cdrom": "passes",
         "/data": "sealed",
         "/data/my disk": "overlay",
+        "/data/proc": "sealed",  # a second place of the kernel's settings
         "/data/rest": "overlay",
         "/home": "sealed",
         "/home/me": "split",
@@ -155,6 +165,46 @@ def test_a_folder_in_which_others_are_mounted_is_split() -> None:
     found = steps(root=True)
     assert {found["/"], found["/home"], found["/home/me"], found["/data"]} == {"split"}
     assert "/var/tmp" not in found
-    mounts = {mount.path: mount.read_only for mount in read_mounts(MOUNTS.strip())}
-    assert mounts["/cdrom"] is True
-    assert mounts["/data/my disk"] is False
+    read_only = {mount.path: mount.read_only for mount in read_mounts(MOUNTS.strip())}
+    assert read_only["/cdrom"] is True
+    assert read_only["/data/my disk"] is False
+
+
+SHOWN_TWICE = """
+27 1 254:0 / / rw - ext4 /dev/vda rw
+30 27 0:30 / /srv rw - btrfs /dev/vdb rw
+31 27 0:30 /@home /home rw - btrfs /dev/vdb rw
+32 27 254:0 /etc/keys /mnt/keys rw - ext4 /dev/vda rw
+33 27 0:44 / /etc/keys/other rw - tmpfs none rw
+"""
+
+
+def test_a_folder_that_is_shown_twice_is_known_by_both_names(tmp_path, monkeypatch) -> None:
+    """By its file system at another place, or by a mount of a folder in it."""
+    monkeypatch.setattr(mounts, "_is_same", lambda *_: True)
+    text = SHOWN_TWICE.strip()
+    assert other_places(["/home/me"], text) == ["/srv/@home/me"]
+    assert other_places(["/srv/@home"], text) == ["/home"]
+    assert other_places(["/etc"], text) == ["/mnt/keys"]
+    assert other_places(["/etc/keys/x"], text) == ["/mnt/keys/x"]
+    assert other_places(["/etc/keys/other"], text) == []
+
+
+BINDS_AND_ASKS = """
+import sys
+from advisor.sandbox import capabilities, kernel
+home, place, bare = sys.argv[1:]
+kernel.mount("", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
+kernel.bind(home, place); kernel.bind(home + "/.ssh", bare)
+print(*capabilities._wherever_shown([home]), sep="\\n")
+"""
+
+
+def test_a_hidden_folder_is_hidden_wherever_it_is_mounted(tmp_path) -> None:
+    """A container's job shows the folders of its runner at several places."""
+    names = [str(tmp_path / name) for name in ("home", "place", "bare")]
+    for name in (names[0] + "/.ssh", *names[1:]):
+        Path(name).mkdir(parents=True)
+    done = ran(*NAMESPACE, sys.executable, "-c", BINDS_AND_ASKS, *names, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert set(done.stdout.split()) == set(names)

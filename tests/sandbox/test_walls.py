@@ -8,8 +8,11 @@ import contextlib
 import ctypes
 import mmap
 import os
+import shutil
+import signal
 import socket
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -100,24 +103,61 @@ def test_renaming_a_folder_leads_nowhere_else(either, race_s) -> None:
 
 
 REACHES_THE_HOST = """
-pids = {os.getppid(), 1} | {int(n) for n in os.listdir("/proc") if n.isdigit()} - {os.getpid()}
-for pid in pids:
-    for name in ("fd", "root/home", "cwd", "task"):
-        place = f"/proc/{pid}/{name}"
-        if name == "fd":
-            try: numbers = os.listdir(place)
-            except OSError: continue
-            for number in numbers:
-                try: through(f"{place}/{number}: {os.listdir(f'{place}/{number}')[:3]}")
-                except OSError: pass
+pids = {os.getppid(), 1} | {int(n) for n in os.listdir("/proc") if n.isdigit()}
+for pid in pids - {0, os.getpid()}:
+    try: numbers = os.listdir(f"/proc/{pid}/fd")  # which names no file
+    except OSError: numbers = []
+    for name in ("root", "cwd", "exe", *(f"fd/{number}" for number in numbers)):
+        tried(f"/proc/{pid}/{name}", lambda: os.readlink(f"/proc/{pid}/{name}"))
     tried(f"memory of {pid}", lambda: open(f"/proc/{pid}/mem", "rb"))
     tried(f"environment of {pid}", lambda: open(f"/proc/{pid}/environ").read())
 """
 
 
 def test_no_open_file_of_another_process_is_in_reach(either) -> None:
-    """Neither folders that the supervisor holds open, nor its memory and environment."""
+    """Neither folders that the supervisor holds open, nor its memory and environment.
+
+    Under the overlay the first process of the program's space is a deputy as well.
+    """
     assert either.attack(REACHES_THE_HOST).output == ""
+
+
+NAMES_OTHERS = """
+for place in ("/proc", BESIDE + "/proc"):
+    for name in filter(str.isdigit, os.listdir(place) if os.path.isdir(place) else ()):
+        try: words = open(f"{place}/{name}/cmdline").read()
+        except OSError: continue
+        if MARK in words and name != str(os.getpid()): through("named in " + place)
+"""
+SECOND_PLACE = """
+import ctypes, os; libc = ctypes.CDLL(None); os.mkdir(place := {place!r})
+assert not libc.unshare(0x20000) and not libc.mount(b"", b"/", None, 1 << 18 | 16384, None)
+assert not libc.mount(b"proc", place.encode(), b"proc", 0, None)
+"""
+"""Code for a supervisor of root's: /proc is mounted a second time, as in a tree for `chroot`."""
+
+
+def test_processes_outside_are_named_under_landlock_alone(either) -> None:
+    """By /proc, and where root mounted it a second time; there nothing can be set either."""
+    mark, place = f"bystander-{os.getpid()}", either.beside / "proc"
+    prelude = SECOND_PLACE.format(place=str(place)).strip() if either.user == 0 else ""
+    sets = f'tried("sets", lambda: os.open("{place}/sys/kernel/core_pattern", os.O_WRONLY))\n'
+    code = f"MARK = {mark!r}\n{sets}{NAMES_OTHERS}"
+    with bystander(either.user, mark):
+        found = either.attack(code, prelude=prelude)
+    assert found.refused == ""
+    places = ["/proc", str(place)] if prelude else ["/proc"]
+    named = places if either.kind == "landlock" else []
+    assert found.output == "".join(f"named in {each}\n" for each in named)
+
+
+def test_own_code_sets_nothing_by_a_second_place_of_the_kernels_settings(either) -> None:
+    if either.user != 0:
+        pytest.skip("an ordinary user can set nothing")
+    place = str(either.beside / "proc")
+    code = f'tried("sets", lambda: os.open("{place}/sys/kernel/core_pattern", os.O_WRONLY))'
+    prelude = SECOND_PLACE.format(place=place).strip()
+    assert either.attack(code, foreign=False, prelude=prelude).output == ""
 
 
 CONNECTS = """
@@ -126,7 +166,7 @@ own = socket.socket(socket.AF_UNIX); own.bind("own"); own.listen(64)
 threading.Thread(target=lambda: [own.accept() for _ in iter(int, 1)], daemon=True).start()
 os.symlink(HOME + "/socket", "link")
 os.mkdir("real"); os.symlink(HOME, "hidden")
-for name in (HOME + "/socket", f"/proc/self/root{HOME}/socket", "link"):
+for name in (HOME + "/socket", f"/proc/self/root{HOME}/socket", "link", BESIDE + "/socket"):
     tried("connected to " + name, lambda: socket.socket(socket.AF_UNIX).connect(name))
 end = time.monotonic() + SECONDS
 def swap():
@@ -182,11 +222,44 @@ def listening(place: Path, user: int) -> Iterator[list[str]]:
 def test_a_hidden_socket_is_not_reached(either, race_s, code) -> None:
     """By its name, a link, or a swap of either between the look and the connection."""
     inside = "os.chdir(os.environ['TMPDIR'])\n" + code
-    with listening(either.home / "socket", either.user) as came:
+    with (
+        listening(either.home / "socket", either.user) as came,
+        listening(either.beside / "socket", either.user) as came_beside,
+    ):
         found = either.attack(inside, seconds=race_s)
     assert found.refused == ""
     assert found.output == ""
-    assert came == []
+    assert came == came_beside == []
+
+
+REACHES_DEVICES = """
+tried("a socket", lambda: socket.socket(socket.AF_UNIX).connect(PLACE))
+log = lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b"", PLACE + "-log")
+tried("a datagram", log)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can put a socket there")
+@pytest.mark.parametrize("network", [True, False], ids=["network", "none"])
+def test_a_socket_among_the_devices_is_not_reached(either, network) -> None:
+    """Such as that of the system's log; devices are the host's own."""
+    place, log = (Path(f"/dev/walls-{os.getpid()}{end}") for end in ("", "-log"))
+    try:
+        with (
+            socket.socket(socket.AF_UNIX) as server,
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as logs,
+        ):
+            server.bind(str(place))
+            server.listen()
+            logs.bind(str(log))
+            for path in (place, log):
+                path.chmod(0o666)
+            found = either.attack(f"PLACE = {str(place)!r}\n{REACHES_DEVICES}", network=network)
+    finally:
+        for path in (place, log):
+            path.unlink()
+    assert found.refused == ""
+    assert found.output == ""
 
 
 REACHES_OTHERS = """
@@ -229,6 +302,9 @@ tried("another host", lambda: connects("192.0.2.1", 80))
 def first(family, kind=socket.SOCK_STREAM, flags=0x20000000):
     with socket.socket(family, kind) as out: out.sendto(b"x", flags, ("127.0.0.1", OUTSIDE))
 tried("a first message", lambda: first(socket.AF_INET))
+def datagram(): socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("127.0.0.1", UDP))
+try: datagram()
+except OSError: pass
 for name, words in {"raw packets": (17, 3, 0), "SCTP": (2, 1, 132), "the machine": (40, 1),
                     "Bluetooth": (31, 1, 3)}.items():
     tried("a socket for " + name, lambda: socket.socket(*words).close())
@@ -255,14 +331,52 @@ except ConnectionRefusedError: through("refused")
 
 def test_without_a_network_a_program_reaches_its_own_servers_alone(either) -> None:
     """Neither those of this host, nor other hosts, by any protocol."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as log,
+    ):
         port = server.getsockname()[1]
-        found = either.attack(NO_NETWORK, network=False, outside=port)
-        server.setblocking(False)
+        log.bind(("127.0.0.1", 0))
+        code = f"UDP = {log.getsockname()[1]}\n{NO_NETWORK}"
+        found = either.attack(code, network=False, outside=port)
+        for each in (server, log):
+            each.setblocking(False)
         with pytest.raises(BlockingIOError):
             server.accept()
+        with pytest.raises(BlockingIOError):
+            log.recv(1)
     assert found.refused == ""
     assert found.output == "hello\nhello\nhello\nrefused\n"
+
+
+SERVES = """
+if KIND == "landlock": tried("a datagram", lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+server = socket.create_server(("127.0.0.1", 0)); server.settimeout(SECONDS)
+place = os.environ["TMPDIR"] + "/port"
+open(place + ".new", "w").write(str(server.getsockname()[1])); os.rename(place + ".new", place)
+try: server.accept(); through("somebody came")
+except TimeoutError: pass
+"""
+
+
+def test_a_server_of_the_programs_is_reached_from_outside_under_landlock_alone(either) -> None:
+    """It makes no datagrams there, which could reach others."""
+    stop = threading.Event()
+
+    def come() -> None:
+        while not stop.wait(0.02):
+            for place in either.folder.glob("s*/port"):
+                with contextlib.suppress(OSError):
+                    socket.create_connection(("127.0.0.1", int(place.read_text()))).close()
+
+    caller = threading.Thread(target=come)
+    caller.start()
+    try:
+        found = either.attack(f"KIND = {either.kind!r}\n{SERVES}", network=False, seconds=1.0)
+    finally:
+        stop.set()
+        caller.join()
+    assert found.output == ("somebody came\n" if either.kind == "landlock" else "")
 
 
 TERMINALS = """
@@ -278,19 +392,27 @@ import fcntl
 def types():
     main, other = os.openpty(); fcntl.ioctl(other, 0x5412, b"x")
 tried("types", types)
+if KIND == "landlock": tried("a terminal of its own", os.openpty)
 """
+
+
+@contextlib.contextmanager
+def terminal(user: int) -> Iterator[str]:
+    """One in use by the user."""
+    main, other = os.openpty()
+    try:
+        os.chown(os.ttyname(other), user, -1)
+        yield os.ttyname(other)
+    finally:
+        os.close(main)
+        os.close(other)
 
 
 def test_terminals_of_the_user_cannot_be_opened(either) -> None:
     """What is typed there is read by nobody else, and what stands there is written by none."""
-    main, other = os.openpty()
-    try:
-        name = os.ttyname(other)
-        os.chown(name, either.user, -1)
-        assert either.attack(f"TERMINAL = {name!r}\n" + TERMINALS).output == ""
-    finally:
-        os.close(main)
-        os.close(other)
+    with terminal(either.user) as name:
+        code = f"TERMINAL, KIND = {name!r}, {either.kind!r}\n{TERMINALS}"
+        assert either.attack(code).output == ""
 
 
 EVICTS = """
@@ -519,18 +641,85 @@ def test_usual_devices_and_its_own_process_work(either, foreign) -> None:
     assert either.attack(code, foreign=foreign).output == "done\n"
 
 
-CAPABILITIES = """
-status = dict(l.split(":", 1) for l in open("/proc/self/status").read().splitlines())
-through(status["CapEff"].strip()); through(status["CapBnd"].strip())
+@pytest.mark.parametrize("foreign", [True, False], ids=["foreign", "own"])
+def test_shared_memory_is_the_hosts_under_landlock_alone(either, foreign) -> None:
+    left = Path(f"/dev/shm/walls-{os.getpid()}")
+    code = f"open({str(left)!r}, 'w').close(); through('made')"
+    assert either.attack(code, foreign=foreign).output == "made\n"
+    assert left.exists() is (either.kind == "landlock")
+    left.unlink(missing_ok=True)
+
+
+LEFT_TO_OWN_CODE = """
+socket.create_connection(("127.0.0.1", PORT), timeout=3).close(); through("network")
+socket.socket(socket.AF_UNIX).connect(HOME + "/socket"); through("sockets")
+os.write(os.open(TERMINAL, os.O_RDWR | os.O_NOCTTY), b"x"); through("terminal")
+os.kill(OUTSIDE, signal.SIGTERM); through("process")
 """
 
 
-def test_root_keeps_a_short_list_of_capabilities(either) -> None:
+def test_under_landlock_own_code_has_the_hosts_network_terminals_and_processes(landlock) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        listening(landlock.home / "socket", landlock.user),
+        terminal(landlock.user) as name,
+        bystander(landlock.user) as process,
+    ):
+        code = f"PORT, TERMINAL = {server.getsockname()[1]}, {name!r}\n{LEFT_TO_OWN_CODE}"
+        found = landlock.attack(code, foreign=False, outside=process.pid)
+        assert found.output == "network\nsockets\nterminal\nprocess\n"
+        assert process.wait(60) == -signal.SIGTERM
+
+
+CAPABILITIES = """
+status = dict(l.split(":", 1) for l in open("/proc/self/status").read().splitlines())
+through(status["CapEff"].strip()); through(status["CapBnd"].strip())
+tried("chroot", lambda: os.chroot("."))
+tried("raw network", lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1).close())
+tried("packets", lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW).close())
+tried("the clock", lambda: time.clock_settime(time.CLOCK_REALTIME, time.time()))
+for what, attempt in {  # neither would change anything if it were allowed
+    "mounts": lambda: libc.mount(b"none", b"/mnt", b"no such kind", 0, None),
+    "modules": lambda: libc.delete_module(b"no such module", 0o4000),
+}.items():
+    if attempt() == 0 or ctypes.get_errno() not in (errno.EPERM, errno.ENOSYS): through(what)
+"""
+KEPT = {0, 1, 3, 4, 5, 6, 7, 8, 10, 14, 31}
+"""Numbers of capabilities on files, users, signals, ports and pinned memory: 11 of them."""
+
+
+def capabilities_of(text: str) -> set[int]:
+    return {number for number in range(64) if int(text, 16) & 1 << number}
+
+
+@pytest.mark.parametrize("foreign", [True, False], ids=["foreign", "own"])
+def test_root_keeps_a_short_list_of_capabilities(either, foreign) -> None:
     """Those on its own files, users and ports; an ordinary user has none."""
-    allowed = {0, 1, 3, 4, 5, 6, 7, 8, 10, 14, 31}
-    effective, _ = (int(line, 16) for line in either.attack(CAPABILITIES).output.split())
-    held = {number for number in range(64) if effective & 1 << number}
-    assert held <= (allowed if either.user == 0 else set())
+    status = Path("/proc/self/status").read_text()
+    had = capabilities_of(next(line for line in status.splitlines() if "CapEff" in line).split()[1])
+    effective, bounds, *through = either.attack(CAPABILITIES, foreign=foreign).output.splitlines()
+    assert capabilities_of(effective) == (KEPT & had if either.user == 0 else set())
+    assert either.user != 0 or capabilities_of(bounds) == KEPT & had
+    assert through == []
+    assert len(KEPT) == 11
+
+
+IS_SET_UID = """
+import subprocess
+words = [BESIDE + "/cat", "/proc/self/status"]
+status = subprocess.run(words, capture_output=True, text=True).stdout
+through([line for line in status.splitlines() if line.startswith("Uid:")][0].split()[2])
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a program of root's")
+@pytest.mark.parametrize("foreign", [True, False], ids=["foreign", "own"])
+def test_programs_that_become_root_do_not(either, foreign) -> None:
+    """`sudo` and others of an ordinary user's."""
+    program = either.beside / "cat"
+    shutil.copy("/bin/cat", program)
+    program.chmod(0o4755)
+    assert either.attack(IS_SET_UID, foreign=foreign).output == f"{either.user}\n"
 
 
 ESCAPES_BY_MOUNTS = """
@@ -547,6 +736,9 @@ if libc.unshare(flags) == 0:
     }
     for name, attempt in attempts.items():
         if attempt() == 0: through(name)
+    for kind in (b"proc", b"sysfs", b"cgroup2", b"tmpfs"):  # one that lies nowhere
+        if call(430, kind, 0) >= 0: through("fsopen")
+    if call(428, -100, b"/", 1) >= 0: through("open_tree")
     if libc.unshare(0x02000000) == 0:  # control groups, whose files belong to root
         for kind, which in ((b"cgroup2", None), (b"cgroup", b"cpu")):
             if libc.mount(kind, b"/mnt", kind, 0, which) == 0: through("control groups")
@@ -575,6 +767,22 @@ if os.uname().machine == "x86_64":
 def handle(): os.close(os.pidfd_open(OUTSIDE))
 def autogroup(): open(f"/proc/{OUTSIDE}/autogroup", "w").write("5")
 tried("autogroup", autogroup)
+def by_folder():
+    place = os.open(f"/proc/{OUTSIDE}", os.O_RDONLY)
+    signal.pidfd_send_signal(place, signal.SIGKILL)
+tried("signal by a folder", by_folder)
+def by_a_file():
+    import fcntl
+    one, other = socket.socketpair()
+    fcntl.fcntl(one, 8, OUTSIDE); fcntl.fcntl(one, 10, int(signal.SIGKILL))
+    fcntl.fcntl(one, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
+    other.send(b"x")
+try: by_a_file()  # seen by its victim alone
+except OSError: pass
+if libc.ptrace(16, OUTSIDE, None, None) == 0: through("trace")
+def takes_a_file():
+    if call(438, os.pidfd_open(OUTSIDE), 0, 0) < 0: raise OSError
+tried("an open file", takes_a_file)
 tried("oom", lambda: open(f"/proc/{OUTSIDE}/oom_score_adj", "w").write("900"))
 """
 HARMS_ITSELF = """
@@ -594,9 +802,9 @@ through("done")
 
 
 @contextlib.contextmanager
-def bystander(user: int) -> Iterator[subprocess.Popen[bytes]]:
+def bystander(user: int, *marks: str) -> Iterator[subprocess.Popen[bytes]]:
     """A process of the same user outside, such as the other arm or the gate itself."""
-    words = [walls.python(user), "-I", "-S", "-c", "import time; time.sleep(600)"]
+    words = [walls.python(user), "-I", "-S", "-c", "import time; time.sleep(600)", *marks]
     with subprocess.Popen(words, **walls._as(user)) as process:
         try:
             yield process
@@ -616,8 +824,19 @@ def test_foreign_code_leaves_other_processes_alone(either) -> None:
 
 def test_walls_do_not_depend_on_a_folder_to_hide(either) -> None:
     """A container's home may be the root, so that none is hidden."""
-    with bystander(either.user) as process:
-        assert either.attack(HARMS_OTHERS, outside=process.pid, hidden=()).output == ""
+    abstract = f"walls-{os.getpid()}"
+    with (
+        bystander(either.user) as process,
+        terminal(either.user) as name,
+        socket.socket(socket.AF_UNIX) as server,
+    ):
+        server.bind(f"\0{abstract}")
+        server.listen()
+        names = f"TERMINAL, KIND, NAME = {name!r}, {either.kind!r}, {abstract!r}\n"
+        code = f"{names}{HARMS_OTHERS}{TERMINALS}{REACHES_OTHERS}"
+        found = either.attack(code, outside=process.pid, hidden=())
+        assert found.refused == ""
+        assert found.output == ""
         assert process.poll() is None
 
 
@@ -669,6 +888,10 @@ try: queue = ctypes.CDLL("librt.so.1").mq_open
 except OSError: queue = libc.mq_open
 if queue(b"/walls", 0) >= 0: through("a queue of the run before")
 queue(b"/walls", 0o102, 0o600, None)
+for place in ("/dev/mqueue/walls", "/dev/hugepages/walls"):
+    if os.path.exists(place): through(f"{place} of the run before")
+    try: os.close(os.open(place, os.O_CREAT | os.O_RDWR))
+    except OSError: pass
 if os.uname().machine == "x86_64":
     if call(250, 10, -4, b"user", b"walls") >= 0: through("a key of the run before")
     call(248, b"user", b"walls", b"x", 1, -4)
@@ -721,12 +944,27 @@ def test_one_that_starts_processes_all_the_time_outlives_no_run(either) -> None:
 
 GIVES_UP_RIGHTS = """
 os.chdir(os.environ["TMPDIR"])
+server = socket.socket(socket.AF_UNIX); server.bind("server"); server.listen(8)
+open("others", "w").close()
+head = struct.pack("=II", 0x20080522, 0)
 open("roots", "w").close(); os.chmod("roots", 0o644); os.chmod(".", 0o777)
 if os.getuid() == 0:
     child = os.fork()
     if not child:
         os.setgroups([]); os.setresgid(7, 7, 7); os.setresuid(7, 7, 7)
         tried("a user that it became changes root's file", lambda: os.chmod("roots", 0o666))
+        tried("it connects", lambda: socket.socket(socket.AF_UNIX).connect("server"))
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.chown("others", 7, 7)
+ways = [lambda: libc.unshare(0x10000000)]
+if os.getuid() == 0: ways.append(lambda: libc.capset(head, bytes(24)))
+for gives_up in ways:
+    child = os.fork()
+    if not child:
+        if gives_up() == 0:
+            tried("a mode without rights", lambda: os.chmod("others", 0o666))
+            tried("a connection", lambda: socket.socket(socket.AF_UNIX).connect("server"))
         os._exit(0)
     os.waitpid(child, 0)
 """
@@ -737,15 +975,38 @@ def test_a_deputy_does_nothing_for_one_with_fewer_rights(landlock) -> None:
     assert landlock.attack(GIVES_UP_RIGHTS).output == ""
 
 
-READS_A_KEY = """
-try:
-    if open(HOME + "/.ssh/mine.txt").read(1): through("key")
-except OSError: pass
+MAKES_READERS_WAIT = """
+for flags in (0, 1):
+    if os.uname().machine == "x86_64" and call(323, flags) >= 0: through("userfaultfd")
 """
 
 
+def test_no_memory_of_the_programs_keeps_a_deputy_waiting(either) -> None:
+    """A deputy reads it, and would wait for whoever provides its pages."""
+    assert either.attack(MAKES_READERS_WAIT).output == ""
+
+
+READS_A_KEY = """
+os.chdir(os.environ["TMPDIR"])
+os.symlink(HOME, "link"); os.symlink(HOME + "/.ssh/mine.txt", "key")
+up = os.path.relpath(HOME, os.getcwd())
+names = [place + "/.ssh/mine.txt" for place in (
+    HOME, "link", up, "/proc/self/root" + HOME, "/proc/self/cwd/" + up, "/proc/1/root" + HOME,
+    f"/proc/{os.getppid()}/root{HOME}", f"/proc/self/task/{os.getpid()}/root{HOME}")]
+for name in (*names, "key"):
+    try:
+        if open(name).read(1): through("key")
+    except OSError: pass
+try: os.link(HOME + "/.ssh/mine.txt", "hard"); open("hard").read(1) and through("linked")
+except OSError: pass
+"""
+NAMES_OF_A_KEY = 7
+"""Of those above that lead there where nothing is hidden: all but those of other processes."""
+
+
 def test_a_hidden_file_is_not_read(either) -> None:
-    """A home that is the root of the system is hidden by its dotted entries, files among them."""
+    """By any name. A home that is the root of the system is hidden by its dotted entries."""
     key = f"{either.home}/.ssh/mine.txt"
-    assert either.attack(READS_A_KEY, hidden=(key,)).output == ""
-    assert either.attack(READS_A_KEY, hidden=()).output == "key\n"
+    for hidden in ((str(either.home),), (key,)):
+        assert either.attack(READS_A_KEY, hidden=hidden).output == ""
+    assert either.attack(READS_A_KEY, hidden=()).output.count("key\n") == NAMES_OF_A_KEY
