@@ -67,7 +67,7 @@ def test_every_config_that_the_page_of_workloads_names_exists(root) -> None:
     ids=["isolation", "gate", "referee"],
 )
 def test_each_promise_names_the_test_that_holds_it(root, page, section, left_out) -> None:
-    """In a comment at the end of its line; only headings and what introduces a list need none."""
+    """In comments at the end of its line; only headings and what introduces a list need none."""
     text = "\n".join(path.read_text() for path in (root / "tests").rglob("test_*.py"))
     tests = set(re.findall(r"^def (test_\w+)", text, re.MULTILINE)) | left_out
     whole = (root / "docs" / page).read_text(encoding="utf-8")
@@ -78,9 +78,17 @@ def test_each_promise_names_the_test_that_holds_it(root, page, section, left_out
             r"#.*|\|[ -|]*|\| (kind|deputy|who) \|.*|.*:|.*stand around them\.|", line
         )
         if rule is None:
-            named = re.search(r"<!-- (\w+) -->", line)
+            named = re.findall(r"<!-- (\w+) -->", line)
             assert named, line
-            assert named[1] in tests, line
+            assert set(named) <= tests, line
+
+
+def test_the_page_of_isolation_names_the_codes_of_the_program(root) -> None:
+    page = (root / "docs/isolation.md").read_text(encoding="utf-8")
+    codes = re.findall(r"`([a-z-]+)`(?:, | \()(\d+)\)", page)
+    assert {kind for kind, _ in codes} == {"write-denied", "outputs-not-apart", "disk-full"}
+    for kind, code in codes:
+        assert errors.FAILURE_EXIT_CODES[kind] == int(code)
 
 
 def rows_of_troubles(root) -> list[tuple[str, str]]:

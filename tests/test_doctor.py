@@ -56,6 +56,12 @@ def no_cards(note: str, devices: int = 1) -> Readings:
     return on(machine=machine, nvidia_devices=devices)
 
 
+def test_each_kind_of_isolation_is_told_with_why_no_better_one_holds() -> None:
+    policy = SandboxPolicy(kind="landlock", why_not_better="overlay: a key ring went through")
+    found = checked(on(isolation=policy))["isolation"]
+    assert found.value == "landlock (overlay: a key ring went through)"
+
+
 @pytest.mark.parametrize(
     ("name", "readings", "value", "fix"),
     [

@@ -93,6 +93,9 @@ def test_the_lock_names_every_dependency_with_its_hashes() -> None:
         if "extra ==" not in line and "python_version <" not in line:
             wanted.add(re.split(r"[<>=!~ ;(\[]", line)[0].lower().replace("_", "-"))
     assert wanted <= names
+    installs = next(step["run"] for step in steps_of(ACTION) if "Install" in step["name"])
+    for words in ('home="$RUNNER_TEMP/gpu-advisor"', "--require-hashes", "--only-binary :all:"):
+        assert words in installs
 
 
 WITH_PIP = """\

@@ -3,12 +3,23 @@
 import dataclasses
 import os
 import tempfile
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 from gate_examples import BUSY, pair, run
 
-from advisor.gate.runner import LEFT_BYTES, left_in_memory, shared_memory_bytes
+from advisor.executor.executor import Budget
+from advisor.gate.config import GateProgram
+from advisor.gate.runner import (
+    LEFT_BYTES,
+    GateMeasurement,
+    gate_rule,
+    left_in_memory,
+    shared_memory_bytes,
+)
+from advisor.gate.schema import Arm, Inputs, RunEntry
 from advisor.gate.verdict import (
     statement,
     too_many_discarded,
@@ -16,7 +27,8 @@ from advisor.gate.verdict import (
     why_discard,
     why_disturbed,
 )
-from advisor.model import Disturbance, Telemetry
+from advisor.model import Disturbance, MeasurePlan, Telemetry
+from advisor.settings import Workload
 
 CAP = "software power cap"
 SLOWER = {"sm_clock_mhz": 1980 * 0.9}
@@ -112,6 +124,33 @@ def test_what_is_left_in_shared_memory_discards_a_pair() -> None:
         assert "MiB more than at the start" in (left_in_memory(before, shared_memory_bytes()) or "")
     assert left_in_memory(before, before + LEFT_BYTES) is None
     assert left_in_memory(before, 0) is None
+
+
+class Leaves:
+    """Stands for processes of both arms, of which the first leaves a file in shared memory."""
+
+    def __init__(self, place: Path) -> None:
+        self.arms, self.place = {"base": None}, place
+
+    def run(self, program: GateProgram, arm: Arm, *_: object) -> RunEntry:
+        with self.place.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, 2 * LEFT_BYTES)
+        return run(arm, {program.name: 1.0})
+
+
+def test_a_pair_after_which_shared_memory_is_full_does_not_count() -> None:
+    entry = Workload.model_construct(command="true", unit="unit")
+    program = GateProgram(name="train", workload=entry, in_shell=True)
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        measurement = GateMeasurement(
+            processes=Leaves(Path(folder, "left")),  # type: ignore[arg-type]
+            selected=(program,), inputs=Inputs(), rule=gate_rule(Inputs(), "ab"),
+        )  # fmt: skip
+        measurement.plans["train"] = MeasurePlan()
+        measurement.budget = Budget(total_s=60, clock=time.monotonic, started=time.monotonic())
+        measurement._measure_pair(program)
+    (pair,) = measurement.programs["train"].pairs
+    assert "MiB more than at the start" in (pair.discarded or "")
 
 
 def test_of_those_that_others_on_the_cpus_disturbed_as_many_as_the_last_look_needs() -> None:

@@ -82,14 +82,68 @@ def test_a_second_thread_is_judged_while_the_first_is(tmp_path, mine) -> None:
     assert mine.read_text() == "precious"
 
 
-def test_hidden_folders_hold_files_of_the_user(tmp_path, mine) -> None:
+@pytest.mark.parametrize("name", [".git", ".cache"])
+def test_hidden_folders_hold_files_of_the_user(tmp_path, mine, name) -> None:
     """Only folders that a tool fills again by itself may be written over."""
-    hidden = mine.parent / ".git" / "HEAD"
+    hidden = mine.parent / name / "HEAD"
     hidden.parent.mkdir()
     hidden.write_text("precious")
     time.sleep(0.02)
     assert saves(tmp_path, OPEN, str(hidden)).exit_code == 97
     assert hidden.read_text() == "precious"
+
+
+@pytest.mark.parametrize("name", ["__pycache__", ".mypy_cache", ".pytest_cache"])
+def test_what_is_filled_again_may_be_written_over(tmp_path, mine, name) -> None:
+    old = mine.parent / name / "a" / "file"
+    old.parent.mkdir(parents=True)
+    old.write_text("old")
+    time.sleep(0.02)
+    assert saves(tmp_path, WRITE, str(old)).stdout.strip() == "done"
+    assert old.read_text() == "lost"
+
+
+BY_THE_SHELL = "import subprocess; subprocess.run('echo lost > ' + target, shell=True, check=True)"
+
+
+def test_a_program_in_a_shell_is_not_seen(tmp_path, mine) -> None:
+    """Nor are its new files listed."""
+    outcome = saves(tmp_path, f"{BY_THE_SHELL}; os.system('echo new > made.txt')", "mine.txt")
+    assert outcome.stdout.strip() == "done"
+    assert mine.read_text() == "lost\n"
+    assert outcome.records[0].writes == (str(mine.parent / "new.txt"),)
+    assert outcome.records[0].altered == ()
+
+
+FROM_C = """
+def {name}(*arguments):
+    import ctypes
+    ctypes.CDLL(None).truncate(arguments[{place}].encode(), 0)
+"""
+"""Stands for a function of a library that may not be installed, and writes as that does."""
+
+
+@pytest.mark.parametrize(
+    ("module", "function", "place"),
+    [
+        ("safetensors.torch", "save_file", 1),
+        ("safetensors.numpy", "save_file", 1),
+        ("cv2", "imwrite", 0),
+        ("torchaudio", "save", 0),
+    ],
+)
+def test_savers_that_write_from_c_are_watched(tmp_path, mine, module, function, place) -> None:
+    folder = tmp_path / "library"
+    file = folder / f"{module.replace('.', '/')}.py"
+    file.parent.mkdir(parents=True)
+    for package in {file.parent, folder / module.partition(".")[0]} - {folder}:
+        if package.is_dir():
+            (package / "__init__.py").touch()
+    file.write_text(FROM_C.format(name=function, place=place))
+    arguments = "target, None" if place == 0 else "None, target"
+    code = f"sys.path.insert(0, {str(folder)!r}); import {module}; {module}.{function}({arguments})"
+    assert saves(tmp_path, code, "mine.txt").exit_code == 97
+    assert mine.read_text() == "precious"
 
 
 def test_the_user_may_allow_it(tmp_path, mine) -> None:

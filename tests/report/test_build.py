@@ -390,6 +390,16 @@ def test_files_that_a_trial_left_or_changed_are_named(tmp_path, kind) -> None:
         assert (note in report.notes) is (kind == "landlock")
 
 
+@pytest.mark.parametrize("kind", ["overlay", "landlock", "guard"])
+def test_the_report_names_the_kind_that_held(tmp_path, kind) -> None:
+    search = formula_search(tmp_path, on_formula(**FLAT), TEXT, workload=TEST)
+    attempts = search.executor.attempts
+    attempts[0] = replace(attempts[0], result=replace(attempts[0].run, isolation=kind))
+    report = reported(search, tmp_path)
+    assert report.isolation == build.ISOLATION[kind]
+    assert report.isolation in view.render(report)
+
+
 def test_a_machine_without_a_gpu_is_said_once(tmp_path) -> None:
     machine = replace(QUIET_MACHINE, gpu_note="No driver is installed.")
     search = formula_search(tmp_path, on_formula(**FLAT), TEXT, workload=TEST, gpu=False)

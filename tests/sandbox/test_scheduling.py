@@ -48,15 +48,25 @@ def test_what_a_program_changes_in_the_caller_is_told(what) -> None:
 
 @pytest.mark.parametrize("kind", ["overlay", "landlock", "guard"])
 def test_a_run_begins_with_the_cpus_of_the_calls_start(do, kind) -> None:
-    """Not with those that the caller was left with."""
-    start = scheduling.at_start()["cpus"]
-    if len(start) < 2:
-        pytest.skip("needs two CPUs")
-    os.sched_setaffinity(0, start[:1])
+    """Nor priorities and limits that the caller was left with."""
+    start = scheduling.at_start()
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+    code += (
+        "from advisor.sandbox import scheduling; import json; print(json.dumps(scheduling.read()))"
+    )
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    os.sched_setaffinity(0, start["cpus"][:1])
+    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    scheduling._set_io_priority(0, 2 << 13 | 7)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files[0] - 1, files[1]))
+    if os.geteuid() == 0:  # another user could not take it back
+        os.setpriority(os.PRIO_PROCESS, 0, min(start["nice"] + 1, 19))
+    left = scheduling.read()
     try:
-        run = do.measured(kind, "import os; print(sorted(os.sched_getaffinity(0)))")
+        run = do.measured(kind, code)
     finally:
-        os.sched_setaffinity(0, start)
+        scheduling.apply(start)
+    assert left != start
     assert json.loads(run.stdout_tail) == start
 
 

@@ -3,8 +3,10 @@
 import contextlib
 import errno
 import os
+import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -12,10 +14,12 @@ from typing import Any
 import psutil
 import pytest
 
+from advisor.machine.host import memory_limit_bytes
 from advisor.model import TrialFile
 from advisor.sandbox import capabilities
 from advisor.sandbox.capabilities import FORCED
 from advisor.sandbox.deputies import connecting, metadata, others
+from advisor.sandbox.kernel import keeps_all_users
 from advisor.sandbox.seccomp import SyscallNotification, error_of
 from tests.support.ways import seen
 
@@ -82,6 +86,20 @@ def test_the_candidate_stands_in_the_place_of_the_config(do, project) -> None:
     assert run.notes == ()
 
 
+def test_two_hundred_files_of_a_kind_are_listed(do, project) -> None:
+    for number in range(250):
+        (project / f"old{number}").touch()
+    run = do.measured("overlay", "bash", "-c", "rm old*; touch $(seq 250)")
+    assert len(run.files_created) == len(run.files_changed) == 200
+
+
+def test_a_second_name_of_a_file_keeps_its_content(do, project) -> None:
+    """An overlay copies a file by one of its names."""
+    (project / "second.txt").hardlink_to(project / "mine.txt")
+    run = do.measured("overlay", "bash", "-c", "echo new > mine.txt; cat second.txt")
+    assert run.stdout_tail == "precious"
+
+
 def test_new_files_of_items_are_looked_into(do, project) -> None:
     """A file that grew also holds items of earlier runs, so only new and rewritten ones count."""
     (project / "grown.csv").write_text("1\n2\n")
@@ -95,6 +113,18 @@ def test_new_files_of_items_are_looked_into(do, project) -> None:
         ("out/p.jsonl", 1, 1.0),
         ("rewritten.csv", 1, 9.0),
     }
+
+
+def test_sixteen_result_files_of_64_mib_are_copied_out(do) -> None:
+    run = do.measured(
+        "overlay", "bash", "-c",
+        "for n in $(seq 20); do echo $n > r$n.jsonl; done\n"
+        f"truncate -s {64 << 20} fits.flac; truncate -s {(64 << 20) + 1} large.flac",
+    )  # fmt: skip
+    names = {result.path for result in run.results}
+    assert len(names) == 16
+    assert "fits.flac" in names
+    assert "large.flac" not in names
 
 
 PREPARES = """
@@ -135,13 +165,13 @@ def test_folders_are_renamed_by_the_program_itself(do, project) -> None:
         "    try: os.rename(old, new); raise SystemExit(new)\n"
         "    except OSError as found: assert found.errno == problem, found\n"
         "os.mkdir('tmp-checkpoint'); os.rename('tmp-checkpoint', 'checkpoint-1')\n"
-        "try: os.rename('/etc/hostname', '/var/tmp/walls')\n"
-        "except OSError as found: print(found.errno == errno.EXDEV or found.errno)\n"
-        "else: print(True)"
+        "open('/tmp/gpu-advisor-walls', 'w').close()\n"
+        "try: os.rename('/tmp/gpu-advisor-walls', '/var/tmp/gpu-advisor-walls')\n"
+        "except OSError as found: print(found.errno)"
     )
     before = seen(project)
     run = do.measured("overlay", code)
-    assert run.stdout_tail.strip() in {"True", str(errno.EACCES), str(errno.ENOENT)}
+    assert run.stdout_tail.strip() == str(errno.EXDEV)
     assert seen(project) == before
 
 
@@ -156,21 +186,41 @@ def test_what_is_written_is_bounded(do, monkeypatch) -> None:
     assert "GPU_ADVISOR_LAYER_FOLDER" in failure.next_step
 
 
+SIZE = "import os; s = os.statvfs('.'); print(s.f_blocks * s.f_frsize)"
+"""A program that tells the room for its writes."""
+
+
+def test_writes_in_memory_may_take_a_quarter_of_it(do, monkeypatch) -> None:
+    monkeypatch.setattr(capabilities, "saves_as_usual", lambda folder, cwd: False)
+    memory = min(psutil.virtual_memory().total, memory_limit_bytes() or sys.maxsize)
+    room = int(do.measured("overlay", SIZE).stdout_tail)
+    assert abs(room - max(memory // 4, 256 << 20)) < 1 << 20
+
+
 def test_saving_takes_as_long_as_on_the_disk_of_the_project(do, project, tmp_path) -> None:
     """Layers lie on it where the scratch files do, and in memory elsewhere."""
     assert capabilities.saves_as_usual(str(tmp_path), str(project))
     assert not capabilities.saves_as_usual("/dev/shm", str(project))
-    code = "import os; s = os.statvfs('.'); print(s.f_blocks * s.f_frsize)"
     size = os.statvfs(tmp_path)
-    assert int(do("overlay", code).stdout_tail) == size.f_blocks * size.f_frsize
+    assert int(do("overlay", SIZE).stdout_tail) == size.f_blocks * size.f_frsize
+
+
+def test_a_disk_of_little_room_holds_no_layers(project, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(capabilities, "_upper_bytes", lambda: sys.maxsize)
+    uncached = capabilities.saves_as_usual.__wrapped__
+    assert not uncached(str(tmp_path), str(project))
 
 
 def test_layers_may_lie_on_a_disk(do, project, tmp_path) -> None:
     """In a folder that is named, and that is empty again afterwards."""
     layers = tmp_path / "layers"
     layers.mkdir()
-    code = "import os; os.rename('mine.txt', 'b'); os.makedirs('c/d'); print(os.listdir('.'))"
+    code = (
+        "import os; os.rename('mine.txt', 'b'); os.makedirs('c/d')\n"
+        f"print(*(name[:12] for name in os.listdir({str(layers)!r})))"
+    )
     run = do.measured("overlay", code, env=(("GPU_ADVISOR_LAYER_FOLDER", str(layers)),))
+    assert run.stdout_tail == "gpu-advisor-\n"
     assert run.files_created == ("b",)
     assert list(layers.iterdir()) == []
     assert [path.name for path in project.iterdir()] == ["mine.txt"]
@@ -187,6 +237,19 @@ def test_caches_are_kept_for_the_later_trials_of_a_call(do, tmp_path) -> None:
     outputs = [do("overlay", code, env=env, caches=kept).stdout_tail for _ in range(2)]
     assert outputs == ["['old']\n", "['new', 'old']\n"]
     assert [path.name for path in cache.iterdir()] == ["old"]
+
+
+def test_a_cache_may_be_written_over_under_the_guard(do, project) -> None:
+    """It lies in the working directory, where other files may not."""
+    for name in ("cache", "other"):
+        (project / name).mkdir()
+        (project / name / "file").write_text("old")
+    env = (("XDG_CACHE_HOME", str(project / "cache")),)
+    do.measured("guard", "open('cache/file', 'w').write('new')", env=env)
+    assert (project / "cache" / "file").read_text() == "new"
+    failure = do.failed("guard", "open('other/file', 'w').write('new')", env=env)
+    assert failure.kind == "outputs-not-apart"
+    assert (project / "other" / "file").read_text() == "old"
 
 
 PLANTS_LINKS = """
@@ -220,23 +283,49 @@ def test_links_that_a_trial_leaves_lead_no_later_layer_out(do, tmp_path, foreign
 
 
 def test_users_and_groups_keep_their_numbers_and_devices_work(do) -> None:
-    """And the network, /proc and shared memory are there."""
+    """The host's network and processes are there. Shared memory is the trial's own, and as large.
+
+    An ordinary user sees no other user's number; what they own looks like nobody's.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        code = (
+            f"import os, socket; socket.create_connection({server.getsockname()})\n"
+            f"os.kill({os.getpid()}, 0); assert os.path.exists('/proc/{os.getpid()}/stat')\n"
+            "open('/dev/null', 'w').write('x'); assert os.urandom(1)\n"
+            "assert os.path.isdir('/sys/class')\n"
+            "open('/dev/shm/x', 'w'); s = os.statvfs('/dev/shm')\n"
+            "print(os.getuid(), os.getgid(), os.stat('.').st_uid, os.stat('/etc/passwd').st_uid,\n"
+            "      s.f_blocks * s.f_frsize, *os.listdir('/dev/shm'))"
+        )
+        run = do.measured("overlay", code)
+    owner, space = Path("/etc/passwd").stat().st_uid, os.statvfs("/dev/shm")
+    seen_owner = owner if keeps_all_users() or owner == os.getuid() else 65534
+    size = space.f_blocks * space.f_frsize
+    numbers = (os.getuid(), os.getgid(), os.getuid(), seen_owner, size)
+    assert run.stdout_tail == f"{' '.join(map(str, numbers))} x\n"
+
+
+def test_under_cudas_service_its_pipes_and_shared_memory_are_the_hosts(do, tmp_path) -> None:
+    """A client speaks with its server by both."""
+    pipes, shared = tmp_path / "pipes", Path(f"/dev/shm/gpu-advisor-mps-{os.getpid()}")
+    pipes.mkdir()
+    os.mkfifo(pipes / "control")
+    reader = os.open(pipes / "control", os.O_RDONLY | os.O_NONBLOCK)
     code = (
-        "import os, socket; s = socket.create_server(('127.0.0.1', 0))\n"
-        "socket.create_connection(s.getsockname()); open('/dev/null', 'w').write('x')\n"
-        "assert os.urandom(1) and open('/proc/self/stat').read() and os.path.isdir('/sys/class')\n"
-        "open('/dev/shm/x', 'w')\n"
-        "print(os.getuid(), os.getgid(), os.stat('.').st_uid, os.listdir('/dev/shm'))"
+        f"import os; pipe = os.open({str(pipes / 'control')!r}, os.O_WRONLY | os.O_NONBLOCK)\n"
+        f"os.write(pipe, b'hello'); open({str(shared)!r}, 'w')"
     )
-    run = do.measured("overlay", code)
-    assert run.stdout_tail == f"{os.getuid()} {os.getgid()} {os.getuid()} ['x']\n"
+    try:
+        do.measured("overlay", code, env=(("CUDA_MPS_PIPE_DIRECTORY", str(pipes)),))
+        assert os.read(reader, 9) == b"hello"
+        assert shared.exists()
+    finally:
+        os.close(reader)
+        shared.unlink(missing_ok=True)
 
 
 def test_a_socket_of_another_process_can_be_reached(do) -> None:
     """An ssh agent, a display, a container engine, wherever it lies."""
-    import socket
-    import tempfile
-
     with tempfile.TemporaryDirectory(dir="/tmp") as folder, socket.socket(socket.AF_UNIX) as server:
         place = Path(folder, "deep", "down", "below", "s")
         place.parent.mkdir(parents=True)
@@ -264,6 +353,7 @@ def test_a_denied_write_is_a_failure_that_names_the_file(do, project, command) -
     if "sqlite3" not in command[0]:
         assert str(project / "mine.txt") in failure.evidence
     assert "--allow-writes" in failure.next_step
+    assert "output-flags" in failure.next_step
     assert (project / "mine.txt").read_text() == "precious"
 
 
@@ -275,21 +365,26 @@ def test_a_file_that_the_user_may_not_write_either_is_no_denial_of_ours(do) -> N
 
 def test_the_trials_own_folders_and_caches_can_be_written_under_landlock(do, tmp_path) -> None:
     """TMPDIR, /dev/shm, the outputs; compile caches are pointed to a folder of the call."""
+    names = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH")
     code = (
         "import os, tempfile; tempfile.mkstemp(); os.chmod(tempfile.mkdtemp(), 0o755)\n"
         "open('/dev/shm/gpu-advisor-own', 'w'); os.unlink('/dev/shm/gpu-advisor-own')\n"
-        "os.makedirs(os.environ['TRITON_CACHE_DIR']); print(os.environ['TRITON_CACHE_DIR'])"
+        "open(os.path.dirname(os.environ['GPU_ADVISOR_SPEC']) + '/outputs/x', 'w')\n"
+        f"for name in {names}:\n"
+        "    os.makedirs(os.environ[name]); print(os.environ[name])"
     )
     run = do.measured("landlock", code, caches=str(tmp_path / "kept"))
-    assert run.stdout_tail == f"{tmp_path / 'kept' / 'triton_cache_dir'}\n"
+    places = [str(tmp_path / "kept" / name.lower()) for name in names]
+    assert run.stdout_tail.split() == places
     assert run.isolation == "landlock"
 
 
-def test_a_cache_of_downloads_is_filled_under_landlock(do, project, tmp_path) -> None:
+@pytest.mark.parametrize("variable", ["HF_HOME", "TORCH_HOME"])
+def test_a_cache_of_downloads_is_filled_under_landlock(do, project, tmp_path, variable) -> None:
     """A library that reads a model locks its folder. A cache around the project stays shut."""
     cache = tmp_path / "cache"
-    write = "import os; open(os.environ['HF_HOME'] + '/hub/model.lock', 'w')"
-    do.measured("landlock", write, env=(("HF_HOME", str(cache)),))  # which was not there
+    write = f"import os; open(os.environ[{variable!r}] + '/hub/model.lock', 'w')"
+    do.measured("landlock", write, env=((variable, str(cache)),))  # which was not there
     assert [path.name for path in (cache / "hub").iterdir()] == ["model.lock"]
     write = "import os; open(os.environ['HF_HUB_CACHE'] + '/model.lock', 'w')"
     failure = do.failed("landlock", write, env=(("HF_HUB_CACHE", str(project.parent)),))
@@ -323,6 +418,20 @@ def test_changes_in_a_cache_of_downloads_are_listed_under_landlock(do, tmp_path)
     run = do.measured("landlock", code, env=(("HF_HOME", str(hub.parent)),))
     assert run.notes == (f"the program changed or removed {hub}/changed, {hub}/gone",)
     assert run.files_created == ()
+    assert {path.name: path.read_text() for path in hub.iterdir()} == {
+        "changed": "changedx", "same": "same", "new": "",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("files", "listed"), [(1999, True), (2000, False)])
+def test_changes_in_a_large_cache_of_downloads_are_not_listed(do, tmp_path, files, listed) -> None:
+    hub = tmp_path / "cache" / "hub"
+    hub.mkdir(parents=True)
+    for number in range(files):
+        (hub / str(number)).touch()
+    code = f"open({str(hub / '7')!r}, 'w').write('x')"
+    run = do.measured("landlock", code, env=(("HF_HOME", str(hub.parent)),))
+    assert bool(run.notes) is listed
 
 
 def test_a_call_that_cannot_be_judged_is_denied(project) -> None:
@@ -330,7 +439,7 @@ def test_a_call_that_cannot_be_judged_is_denied(project) -> None:
     ended = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, check=True)
     calls = [*metadata([str(project)]), *connecting([str(project)]), *others(signals=True)]
     for call in calls:
-        notice = SyscallNotification(1, int(ended.stdout), call, (7, 7, 0, 0, 0, 0))
+        notice = SyscallNotification(1, int(ended.stdout), call, (7, 7, 7, 0, 0, 0))
         if call.act:
             assert error_of(notice)
 

@@ -17,6 +17,7 @@ from advisor.sandbox.mounts import FOLDERS_LIMIT, FileTree, Mount, plan
 from advisor.sandbox.policy import SandboxPolicy
 from tests.sandbox.conftest import NAMESPACE, ROOT, Outcome, outcome_of
 from tests.support.processes import ran
+from tests.support.walls import python
 
 pytestmark = pytest.mark.slow
 
@@ -90,6 +91,12 @@ def test_the_overlay_holds(tmp_path, world) -> None:
     (tmp_path / "project" / "other.txt").touch()
     found = trial(tmp_path, world)
     assert found[:3] == ("overlay", "new\n", ""), found
+
+
+def test_folders_of_disks_look_empty(tmp_path) -> None:
+    script = "ls -A /dev/mapper /dev/bsg"
+    found = trial(tmp_path, WORLDS["disks in folders"], script=script)
+    assert found[:2] == ("overlay", "/dev/bsg:\n\n/dev/mapper:\n")
 
 
 def test_where_proc_is_read_only_or_missing_landlock_holds_and_says_why(tmp_path) -> None:
@@ -171,26 +178,59 @@ def test_where_a_folder_above_is_of_another_group_all_is_written() -> None:
         mine.mkdir(parents=True)
         for path in (Path(folder), mine.parent, mine):
             os.chown(path, 4321, 0 if path.name == "team" else 4321)
+        (mine.parent / "theirs").touch()
+        (mine.parent / "theirs").chmod(0o666)
 
         def make() -> None:
             for path in (mine, mine.parent):
                 (path / "runs").mkdir()
+            with pytest.raises(OSError, match="theirs"):
+                (mine.parent / "theirs").write_text("x")
 
         assert does(4321, make, f"{folder}/l", str(mine))
         assert not list(Path(folder).rglob("runs"))
 
 
 @needs_root
+def test_folders_of_others_are_denied_within_the_project_and_away_from_it() -> None:
+    """Although this user may write them; what lies beside the project is written."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        top, project = Path(folder), Path(folder, "project")
+        folders = ("project/theirs", "beside", "others/mine")
+        for name in folders:
+            (top / name).mkdir(parents=True)
+        (project / "file").touch()
+        for path in (project / "theirs", project / "file"):
+            path.chmod(0o777)
+        top.chmod(0o755)
+        for path in (project, top / "beside", top / "others/mine"):
+            os.chown(path, 4321, 4321)
+
+        def make() -> None:
+            (project / "new").touch()
+            (top / "beside" / "new").touch()
+            for path in (project / "theirs/new", project / "file", top / "others/mine/new"):
+                with pytest.raises(OSError, match=path.name):
+                    path.write_text("x")
+
+        assert does(4321, make, f"{folder}-layers", str(project))
+        assert not list(top.rglob("new"))
+
+
+@needs_root
 def test_a_project_of_another_group_is_not_covered() -> None:
-    """A namespace of an ordinary user holds one group."""
+    """A namespace of an ordinary user holds one group. Landlock needs none."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         os.chown(folder, 4321, 1234)
         code = (
             "import os, sys; from advisor.sandbox import capabilities\n"
-            "os.setgroups([]); os.setresgid(4321, 4321, 4321); os.setresuid(4321, 4321, 4321)\n"
-            "print(capabilities._foreign_group(sys.argv[1]))"
+            "sys.executable = sys.argv[2]\n"
+            "os.setgroups([1234]); os.setresgid(4321, 4321, 4321); os.setresuid(4321, 4321, 4321)\n"
+            "offer = capabilities.detect_isolation(sys.argv[1], {})\n"
+            "print(offer.kind, offer.why_not_better)"
         )
-        found = ran(sys.executable, "-c", code, folder, cwd=ROOT)
+        found = ran(sys.executable, "-c", code, folder, python(4321), cwd=ROOT)
+    assert found.stdout.startswith("landlock overlay: "), found.stderr
     assert "belongs to group 1234" in found.stdout
 
 
@@ -207,17 +247,64 @@ def test_an_overlay_in_which_nothing_can_be_made_is_not_offered(tmp_path) -> Non
     assert f"nothing can be made in {tmp_path}/project: " in found.why_not_better
 
 
-def test_large_files_beside_a_mount_cost_no_memory(tmp_path) -> None:
-    """The folder is put together anew: small files are copied, large ones shown read-only."""
-    world = (
-        "mkdir project/disk; mount -t tmpfs none project/disk\n"
-        "truncate -s 900M project/large.bin; truncate -s 3M project/small.bin"
+def test_what_takes_no_overlay_is_read_only_and_a_note_says_so(tmp_path) -> None:
+    world = "mkdir data; echo mine > data/d\n" + "\n".join(
+        f"mkdir u{each} w{each}; mount -t overlay overlay data -o "
+        f"userxattr,lowerdir=data,upperdir=u{each},workdir=w{each}"
+        for each in range(2)  # the kernel stacks no more
     )
-    script = "echo n >> small.bin; (echo n >> large.bin) 2>&1 || stat -c %s small.bin large.bin"
+    script = "cat ../data/d; touch ../data/new 2>&1 || true"
     found = trial(tmp_path, world, script=script)
     assert found.isolation == "overlay"
-    assert "Read-only" in found.output
-    assert found.output.endswith(f"{(3 << 20) + 2}\n{900 << 20}\n")
+    assert found.output.startswith("mine\n")
+    assert "Read-only file system" in found.output
+    assert found.notes == [f"shown read-only to the program: {tmp_path}/data"]
+
+
+IN_MEMORY = """
+import os, sys
+from dataclasses import asdict
+from advisor.sandbox import open_sandbox
+from advisor.sandbox.policy import SandboxPolicy
+project, layers = sys.argv[1:]
+policy = SandboxPolicy(kind="overlay", layers=layers, upper_bytes=64 << 20)
+open_sandbox(asdict(policy), project).enter()
+os.chdir(project)
+open("mine.txt", "w").write("new")
+space = os.statvfs("."); print(space.f_blocks * space.f_frsize == 64 << 20)
+"""
+
+
+@pytest.mark.parametrize(("before", "in_memory"), [((), True), (("setxattr",), False)])
+def test_before_linux_6_6_no_layer_lies_in_memory(tmp_path, before, in_memory) -> None:
+    """Its memory keeps no attributes, so layers lie on a disk, whose room bounds them."""
+    mine = tmp_path / "project" / "mine.txt"
+    mine.parent.mkdir()
+    mine.write_text("precious")
+    refuse = (sys.executable, str(Path(__file__).with_name("refuse.py")), *before)
+    words = (sys.executable, "-c", IN_MEMORY, str(mine.parent), str(tmp_path / "layers"))
+    done = ran(*(refuse if before else ()), *words, cwd=ROOT)
+    assert done.stdout == f"{in_memory}\n", done.stderr
+    assert mine.read_text() == "precious"
+
+
+def test_large_files_beside_a_mount_cost_no_memory(tmp_path) -> None:
+    """The folder is put together anew: 16 MiB are copied, what is larger is shown read-only."""
+    world = (
+        "mkdir project/disk; mount -t tmpfs none project/disk\n"
+        "truncate -s 900M project/large.bin; truncate -s 3M project/small.bin\n"
+        "truncate -s 9M project/one.bin; cp project/one.bin project/two.bin"
+    )
+    script = (
+        "for n in small large one two; do (echo n >> $n.bin) 2> /dev/null || echo $n; done\n"
+        "stat -c %s small.bin large.bin"
+    )
+    found = trial(tmp_path, world, script=script)
+    assert found.isolation == "overlay"
+    large, second, *sizes = found.output.split()
+    assert large == "large"
+    assert second in {"one", "two"}  # with the other 12 MiB are copied
+    assert sizes == [str((3 << 20) + 2), str(900 << 20)]
 
 
 def test_a_folder_of_too_many_folders_beside_a_mount_is_said(tmp_path) -> None:
