@@ -19,18 +19,17 @@ from collections import Counter
 from statistics import median
 from typing import Any, Iterator
 
-from . import call_sites
+from . import call_sites, source_code
 from .copied_weights import variables_of
 from .dataset_state import HOLDERS
 from .session import Session
+from .source_code import last_name, leaves_loop, parts_of
 
 # By judgement: a count shows in the first updates, and later steps must cost nothing.
 UPDATES, PASSES = 5, 256
 """Updates and backward passes in which growth is counted."""
 COUNTS = 8
 """Numbers that are watched at once."""
-SOURCE_BYTES = 1_000_000
-"""Larger files are not parsed."""
 DEEP = 1
 """Holders between a variable and the object or dict with the number: `self.state.step`."""
 HELD = 200
@@ -43,7 +42,6 @@ MOVES = frozenset(
 """Methods by which weights, or a schedule of theirs, move or are kept."""
 VALIDATES = frozenset(("valid", "validate", "validation", "evaluate", "evaluation"))
 """Words of names by which a training is validated: what is kept, and its end, may follow it."""
-ENDS = (ast.Break, ast.Return, ast.Raise)
 CALLS_DEEP = 3
 """Functions that call each other, from a condition on. Judgement."""
 CLOCKS = ("time", "elapsed", "second", "took", "dur", "len")
@@ -157,20 +155,9 @@ def _place_of(value: Any) -> str:
 
 
 @functools.lru_cache(maxsize=64)
-def source_of(path: str) -> ast.Module:
-    """Code of a file; empty where it cannot be read, or is long."""
-    try:
-        with open(path, "rb") as file:
-            source = file.read(SOURCE_BYTES + 1)
-        return ast.parse(source) if len(source) <= SOURCE_BYTES else ast.Module([], [])
-    except (OSError, SyntaxError, ValueError):
-        return ast.Module([], [])
-
-
-@functools.lru_cache(maxsize=64)
 def computed(path: str) -> frozenset[str]:
     """Names that a file's code computes with in a way that shows how large they are."""
-    tree = source_of(path)
+    tree = source_code.tree_of(path)
     functions = {
         node.name: node.body
         for node in ast.walk(tree)
@@ -198,16 +185,14 @@ def computed(path: str) -> frozenset[str]:
 
 def _named(part: ast.expr) -> set[str]:
     """Name of a variable or attribute, also with a constant added to it or as a number."""
-    if isinstance(part, ast.Name):
-        return {part.id}
-    if isinstance(part, ast.Attribute):
-        return {part.attr}
+    if name := last_name(part):
+        return {name}
     if isinstance(part, ast.Subscript) and isinstance(part.slice, ast.Constant):
         return {part.slice.value} if isinstance(part.slice.value, str) else set()
     if isinstance(part, ast.BinOp) and isinstance(part.op, (ast.Add, ast.Sub)):
         return _named(part.left) if isinstance(part.right, ast.Constant) else set()
-    if isinstance(part, ast.Call) and len(part.args) == 1:
-        return _named(part.args[0]) if _called(part) in ("float", "int", "min") else set()
+    if isinstance(part, ast.Call) and last_name(part.func) in ("float", "int", "min"):
+        return _named(part.args[0]) if len(part.args) == 1 else set()
     return set()
 
 
@@ -219,67 +204,48 @@ def _is_felt(
     An update by accumulation is none, nor are a picture and a line of a log. Functions of the same
     file that it calls are a part of it.
     """
-    parts = _parts_of(body)
-    ends = any(isinstance(part, ENDS) for part in parts)
-    ends |= bool({name for part in parts for name in _stored(part)} & ending)
+    parts = parts_of(body)
+    ends = leaves_loop(body) or bool({_stored(part) for part in parts} & ending)
     reached: set[str] = set()
     for _ in range(CALLS_DEEP):
-        names = {_called(part) for part in parts if isinstance(part, ast.Call)} - reached
+        called = [part.func for part in parts if isinstance(part, ast.Call)]
+        names = {last_name(function) for function in called} - reached
         reached |= names
-        parts = [p for name in names for p in _parts_of(functions.get(name, []))] + parts
+        parts = [p for name in names for p in parts_of(functions.get(name, []))] + parts
     return "zero_grad" not in reached and (
         ends or bool(reached & MOVES) or any(map(_validates_or_keeps, parts))
     )
-
-
-def _parts_of(body: list[ast.stmt]) -> list[ast.AST]:
-    return [part for statement in body for part in ast.walk(statement)]
 
 
 def _names_that_end_loops(tree: ast.Module) -> set[str]:
     """Names in conditions by which loops end: `if stopper.done: break`, `while not stop`."""
     found: set[str] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.While) or (isinstance(node, ast.If) and _leaves(node.body)):
-            found |= {name for part in ast.walk(node.test) for name in _read(part)}
-    return found
+        if isinstance(node, ast.While) or (
+            isinstance(node, ast.If) and leaves_loop(node.body, returns=False)
+        ):
+            found |= set(map(last_name, ast.walk(node.test)))
+    return found - {""}
 
 
-def _leaves(body: list[ast.stmt]) -> bool:
-    return any(isinstance(part, (ast.Break, ast.Raise)) for part in _parts_of(body))
-
-
-def _stored(part: ast.AST) -> set[str]:
+def _stored(part: ast.AST) -> str:
+    """Name that is set; empty for what sets none."""
     is_stored = isinstance(getattr(part, "ctx", None), ast.Store)
-    return set(_read(part)) if is_stored else set()
-
-
-def _read(part: ast.AST) -> Iterator[str]:
-    if isinstance(part, ast.Name):
-        yield part.id
-    elif isinstance(part, ast.Attribute):
-        yield part.attr
+    return last_name(part) if is_stored else ""
 
 
 def _validates_or_keeps(part: ast.AST) -> bool:
     """Return True for a name of a validation's, and for `torch.save`."""
     if isinstance(part, ast.Attribute) and part.attr == "save":
         return getattr(part.value, "id", "") == "torch"
-    names = [name.lower() for name in _read(part)]
-    return any(n.startswith("val_") or set(n.split("_")) & VALIDATES for n in names)
-
-
-def _called(call: ast.Call) -> str:
-    return next(_read(call.func), "")
+    name = last_name(part).lower()
+    return name.startswith("val_") or bool(set(name.split("_")) & VALIDATES)
 
 
 def _is_scale(part: ast.expr) -> bool:
     """Return True for a length of the data or a time, by which a count of batches is a share."""
-    for node in ast.walk(part):
-        name = node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
-        if any(word in str(name).lower() for word in CLOCKS):
-            return True
-    return False
+    names = [last_name(node).lower() for node in ast.walk(part)]
+    return any(word in name for name in names for word in CLOCKS)
 
 
 def _is_number(part: ast.expr) -> bool:

@@ -14,9 +14,10 @@ import math
 import sys
 from typing import Any, Iterator, NamedTuple
 
-from . import call_sites
-from .batch_counts import inside, source_of
+from . import call_sites, source_code
+from .batch_counts import inside
 from .copied_weights import variables_of
+from .source_code import last_name, leaves_loop
 
 LOOKS = 6
 """First batches of a pass at which the loops under way are looked at; later ones cost nothing."""
@@ -29,7 +30,6 @@ ENDLESS = 1_000_000
 WRAPPED = ("tqdm", "enumerate", "track", "iter", "progress_bar")
 """Calls around what a loop goes through, by the last part of their names."""
 ORDERS = (ast.Gt, ast.GtE, ast.Lt, ast.LtE, ast.Eq)
-ENDS = ("exit", "_exit", "quit", "SystemExit")
 CALLS: dict[str, Any] = {
     "bool": bool, "len": len, "min": min, "max": max, "int": int, "round": round, "abs": abs,
     "ceil": math.ceil, "floor": math.floor,
@@ -130,7 +130,7 @@ def _value(part: ast.expr, variables: dict[str, Any]) -> Any:
     if isinstance(part, ast.Subscript):
         return inside(_value(part.value, variables))[_value(part.slice, variables)]
     if isinstance(part, ast.Call) and not part.keywords:
-        function = CALLS[_last_name(part.func)]
+        function = CALLS[last_name(part.func)]
         return function(*(_value(argument, variables) for argument in part.args))
     if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.USub):
         return -_value(part.operand, variables)
@@ -153,7 +153,7 @@ OPERATIONS: dict[type, Any] = {
 @functools.lru_cache(maxsize=64)
 def bounds_in(path: str) -> tuple[Bound, ...]:
     """Bounds of the loops in a file."""
-    nodes = list(ast.walk(source_of(path)))
+    nodes = list(ast.walk(source_code.tree_of(path)))
     loops = [node for node in nodes if isinstance(node, (ast.For, ast.While))]
     named = {
         node.targets[0].id: node.value
@@ -176,7 +176,7 @@ def _of_loop(loop: ast.For | ast.While, named: dict[str, ast.expr]) -> Iterator[
     if isinstance(gone_through, ast.Name):
         gone_through = named.get(gone_through.id, gone_through)
     while isinstance(gone_through, ast.Call) and gone_through.args:
-        name = _last_name(gone_through.func)
+        name = last_name(gone_through.func)
         if name not in WRAPPED:
             break
         if name == "enumerate":
@@ -184,7 +184,7 @@ def _of_loop(loop: ast.For | ast.While, named: dict[str, ast.expr]) -> Iterator[
         gone_through = gone_through.args[0]
     if not isinstance(gone_through, ast.Call):
         return
-    name, given = _last_name(gone_through.func), gone_through.args
+    name, given = last_name(gone_through.func), gone_through.args
     if name in ("range", "trange") and _is_by_one(given):
         if isinstance(target, ast.Name):
             yield _bound(loop, gone_through, target, given)
@@ -192,7 +192,7 @@ def _of_loop(loop: ast.For | ast.While, named: dict[str, ast.expr]) -> Iterator[
         yield _bound(loop, gone_through, None, given[1:])
     elif name == "zip":
         for call in (each for each in given if isinstance(each, ast.Call)):
-            if _last_name(call.func) == "range" and _is_by_one(call.args):
+            if last_name(call.func) == "range" and _is_by_one(call.args):
                 yield _bound(loop, call, None, call.args)
 
 
@@ -214,7 +214,7 @@ def _is_by_one(given: list[ast.expr]) -> bool:
 def _of_ends(loop: ast.For | ast.While) -> Iterator[Bound]:
     """Conditions inside the loop that end it."""
     for node in ast.walk(loop):
-        if isinstance(node, ast.If) and ends(node.body):
+        if isinstance(node, ast.If) and leaves_loop(node.body):
             test = node.test
             parts = [test]
             if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
@@ -239,17 +239,3 @@ def _compared(test: ast.expr) -> Iterator[tuple[str, ast.expr, ast.expr]]:
             for count, limit in ((one, other), (other, one)):
                 if not isinstance(count, ast.Constant):
                     yield shown, count, limit
-
-
-def ends(body: list[ast.stmt]) -> bool:
-    """Return True for code that leaves a loop, or the program."""
-    for node in (node for statement in body for node in ast.walk(statement)):
-        if isinstance(node, (ast.Break, ast.Return, ast.Raise)):
-            return True
-        if isinstance(node, ast.Call) and _last_name(node.func) in ENDS:
-            return True
-    return False
-
-
-def _last_name(part: ast.expr) -> str:
-    return part.id if isinstance(part, ast.Name) else getattr(part, "attr", "")

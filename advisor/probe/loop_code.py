@@ -10,7 +10,7 @@ import sys
 import types
 from typing import Any, Iterator, NamedTuple
 
-from . import call_sites
+from . import call_sites, source_code
 
 SETS_ATTRIBUTE, SETS_ITEM = "STORE_ATTR", "STORE_SUBSCR"
 MODULES = 200
@@ -105,14 +105,9 @@ def _files() -> list[str]:
 @functools.lru_cache(maxsize=MODULES)
 def _functions_in(name: str) -> tuple[tuple[str, frozenset[str]], ...]:
     """Functions of a file, each with the attributes of objects that it sets or calls."""
-    try:
-        with open(name, "rb") as file:
-            tree = ast.parse(file.read())
-    except (OSError, SyntaxError, ValueError):
-        return ()
     return tuple(
         (node.name, frozenset(_named_in(node)))
-        for node in ast.walk(tree)
+        for node in ast.walk(source_code.tree_of(name))
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
     )
 
@@ -134,10 +129,8 @@ def _is_source(place: str) -> bool:
 @functools.lru_cache(maxsize=MODULES)
 def _read_in_file(name: str) -> frozenset[str]:
     """Attributes that a file reads; one that is only added to is written there."""
-    try:
-        with open(name, "rb") as file:
-            tree = ast.parse(file.read())
-    except (OSError, SyntaxError, ValueError):
+    tree = source_code.tree_of(name)
+    if tree is source_code.UNREAD:
         return frozenset("*")
     added_to = {
         id(node.value.func.value)

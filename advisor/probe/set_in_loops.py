@@ -17,7 +17,7 @@ import sys
 import types
 from typing import Any, Iterator
 
-from . import call_sites
+from . import call_sites, source_code
 from .copied_weights import variables_of
 from .loop_code import UNKNOWN, Settable
 
@@ -147,11 +147,7 @@ def _within(node: ast.AST) -> Iterator[Any]:
 @functools.lru_cache(maxsize=16)
 def _tree(name: str) -> tuple[ast.Module, Index]:
     """A file of the program, and its functions."""
-    try:
-        with open(name, "rb") as file:
-            tree = ast.parse(file.read())
-    except (OSError, SyntaxError, ValueError):
-        tree = ast.Module([], [])
+    tree = source_code.tree_of(name)
     index: Index = {}
     for node in ast.walk(tree):
         if isinstance(node, FUNCTIONS):

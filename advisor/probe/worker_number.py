@@ -11,6 +11,7 @@ import functools
 from typing import Any, Iterator
 
 from . import set_in_loops
+from .source_code import last_name
 
 SEEDING = (
     "seed",
@@ -76,7 +77,7 @@ def _goes_to(use: ast.AST, above: dict[ast.AST, ast.AST]) -> set[str] | None:
     while True:
         inner, node = node, above.get(node)
         if isinstance(node, ast.Call):
-            called = _called(node.func)
+            called = last_name(node.func).lower()
             if inner is node.func:
                 return None
             if any(part in called for part in SEEDING) or called == "random":
@@ -98,9 +99,3 @@ def _decides(node: ast.AST, inner: ast.AST) -> bool:
     if isinstance(node, ast.BinOp):
         return isinstance(node.op, SHARING)
     return isinstance(node, ast.IfExp) and inner is node.test
-
-
-def _called(function: ast.AST) -> str:
-    """Last part of the name of what is called."""
-    name = getattr(function, "attr", None) or getattr(function, "id", "")
-    return str(name).lower()
