@@ -16,6 +16,7 @@ import functools
 import os
 import sys
 from collections import Counter
+from itertools import islice
 from statistics import median
 from typing import Any, Iterator
 
@@ -60,9 +61,7 @@ class Count:
         """Updates so far, and its value."""
 
     def look(self, updates: int) -> None:
-        frame: Any = sys._getframe()
-        while frame is not None and frame.f_code is not self._code:
-            frame = frame.f_back
+        frame = call_sites.frame_of(self._code)
         value = None if frame is None else variables_of(frame).get(self._owner)
         for name in self._path:
             value = inside(value).get(name)
@@ -88,13 +87,12 @@ def find(session: Session) -> None:
     """Find numbers in the functions that wait for the first optimizer's step."""
     if session.updates != 1 or session.capture is not None:
         return
-    frame: Any = sys._getframe()
-    while frame is not None and len(session.counts) < COUNTS:
-        if not call_sites.is_foreign(frame.f_code.co_filename):
-            for owner, path in _numbers(frame):
-                if len(session.counts) < COUNTS:
-                    session.counts.append(Count(frame.f_code, owner, path))
-        frame = frame.f_back
+    found = (
+        Count(frame.f_code, owner, path)
+        for frame in call_sites.own_frames()
+        for owner, path in _numbers(frame)
+    )
+    session.counts += islice(found, COUNTS - len(session.counts))
 
 
 def look(session: Session) -> None:

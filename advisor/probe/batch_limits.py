@@ -11,7 +11,6 @@ from __future__ import annotations
 import ast
 import functools
 import math
-import sys
 from typing import Any, Iterator, NamedTuple
 
 from . import call_sites, source_code
@@ -75,10 +74,8 @@ Limits = dict[Bound, Limit]
 
 def look(found: Limits, number: int, *, fetched: bool) -> None:
     """Look at the loops under way as a batch of a pass comes (`fetched`), or was worked on."""
-    frame: Any = sys._getframe()
-    while frame is not None:
-        name = frame.f_code.co_filename
-        bounds = () if call_sites.is_foreign(name) else bounds_in(name)
+    for frame in call_sites.own_frames():
+        bounds = bounds_in(frame.f_code.co_filename)
         held = [b for b in bounds if b.first <= frame.f_lineno <= b.last]
         variables = {**frame.f_globals, **variables_of(frame)} if held else {}
         for bound in held:
@@ -88,7 +85,6 @@ def look(found: Limits, number: int, *, fetched: bool) -> None:
             if any(value_of(part, variables) is False for part in bound.besides):
                 continue
             _note(found.setdefault(bound, Limit()), number, bound, variables)
-        frame = frame.f_back
 
 
 def _note(known: Limit, number: int, bound: Bound, variables: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from typing import Any, Callable
+from typing import Any, Callable, Iterator
 
 OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -28,6 +28,23 @@ def caller() -> Any:
 def _outside(skipped: Callable[[str], bool]) -> Any:
     frame: Any = sys._getframe(2)
     while frame is not None and skipped(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
+def own_frames() -> Iterator[Any]:
+    """Functions of the program's own that are under way, the innermost first."""
+    frame: Any = sys._getframe()
+    while frame is not None:
+        if not is_foreign(frame.f_code.co_filename):
+            yield frame
+        frame = frame.f_back
+
+
+def frame_of(code: Any) -> Any:
+    """Innermost call of a function that is under way; None where there is none."""
+    frame: Any = sys._getframe()
+    while frame is not None and frame.f_code is not code:
         frame = frame.f_back
     return frame
 

@@ -73,9 +73,7 @@ class Copy:
 
     def _found(self) -> Any:
         """What lies there now, maybe another tensor than before."""
-        frame: Any = sys._getframe()
-        while frame is not None and frame.f_code is not self._code:
-            frame = frame.f_back
+        frame = call_sites.frame_of(self._code)
         value: Any = None if frame is None else variables_of(frame)
         for by_item, key in () if value is None else self._steps:
             value = value[key] if by_item else getattr(value, key)
@@ -138,15 +136,14 @@ def find(session: Session, optimizer: Any) -> None:
     given = [weight for group in optimizer.param_groups for weight in group["params"]]
     weights = [each for each in given if each.requires_grad]  # a frozen one may be a copy
     names = {copy.name for copy in session.copies}
-    frame: Any = sys._getframe()
     most = len(session.copies) + COPIES
-    while frame is not None and len(session.copies) < most:
-        if not call_sites.is_foreign(frame.f_code.co_filename):
-            for name, steps in _copies(session.torch, variables_of(frame), weights):
-                if name not in names and len(session.copies) < most:
-                    names.add(name)
-                    session.copies.append(Copy(name, frame.f_code, steps))
-        frame = frame.f_back
+    for frame in call_sites.own_frames():
+        for name, steps in _copies(session.torch, variables_of(frame), weights):
+            if name not in names:
+                names.add(name)
+                session.copies.append(Copy(name, frame.f_code, steps))
+            if len(session.copies) == most:
+                return
 
 
 def _kept(session: Session) -> Iterator[Kept]:

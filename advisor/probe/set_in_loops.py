@@ -13,7 +13,6 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
-import sys
 import types
 from typing import Any, Iterator
 
@@ -45,7 +44,7 @@ def around(state: Settable) -> tuple[set[str], set[str]]:
     """
     found: set[str] = set()
     named: set[str] = set()
-    for frame in _own_frames():
+    for frame in call_sites.own_frames():
         for loop in _enclosing(frame)[:1]:
             found |= _set_in(loop, frame, state)
             named |= {
@@ -62,7 +61,7 @@ def inside(state: Settable) -> set[str]:
     """
     found: set[str] = set()
     driven = False
-    for frame in _own_frames():
+    for frame in call_sites.own_frames():
         loop = _loop_of_the_pass(frame, driven)
         if loop is not None:
             found |= _set_in(loop, frame, state)
@@ -79,14 +78,6 @@ def function_at(name: str, line: int) -> ast.AST:
 
 
 # Loops
-
-
-def _own_frames() -> Iterator[Any]:
-    frame: Any = sys._getframe()
-    while frame is not None:
-        if not call_sites.is_foreign(frame.f_code.co_filename):
-            yield frame
-        frame = frame.f_back
 
 
 def _enclosing(frame: Any) -> list[Any]:
