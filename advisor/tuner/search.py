@@ -91,6 +91,8 @@ class Grid:
     """Largest batch that may be tried."""
     stop: Ended = FLAT
     """Why no larger batch is tried."""
+    cut_short: bool = False
+    """The budget had no room for a point that promised a gain."""
     workers_stop: str = ""
     """Why no other number of workers may be written; empty if they may."""
     refused: frozenset[GridPoint] = frozenset()
@@ -218,7 +220,8 @@ def explore(state: TunerState, batch: Knob | None, workers: Knob | None) -> Stag
             continue
         state, trial = yield from run_point(state, grid, point, candidate, promise)
         if trial is None:
-            grid = replace(grid, stop=OUT_OF_BUDGET) if grid.stop.cause == "flat" else grid
+            stop = OUT_OF_BUDGET if grid.stop.cause == "flat" else grid.stop
+            grid = replace(grid, stop=stop, cut_short=True)
             break
         run = trial.result
         if isinstance(run, Failure):
@@ -944,7 +947,7 @@ def decide_workers(
         return state.set_verdict(knob, "not-faster", reason)
     if not state.waits:
         return state
-    if state.skipped:
+    if grid.cut_short:
         return state.set_verdict(knob, "out-of-budget", OUT_OF_TIME)
     cpus = numbers.many(state.context.cpus, "CPU")
     reason = f"The program waits for data, and no other count promises more on {cpus}."

@@ -13,8 +13,8 @@ from advisor import tuner as strategy
 from advisor.history import History
 from advisor.model import Failure, Run, Trial
 from advisor.tuner.pipeline import next_request
-from advisor.tuner.search import ran_alone
-from advisor.tuner.state import SearchStep
+from advisor.tuner.search import decide_workers, ran_alone, start_grid
+from advisor.tuner.state import SearchStep, Task
 from advisor.tuner.throughput_model import Point, ThroughputModel
 from tests.support.simulator.engine import RecordedEngine, Values
 from tests.support.simulator.formula import Formula
@@ -358,3 +358,16 @@ def test_knobs_that_need_each_other_move_together_where_few_trials_are_left(tmp_
     assert search.winner.changes
     first = search.asked("search")[0].request.variant.candidate
     assert {change.kind for change in first.changes} >= {"batch_size", "num_workers"}
+
+
+def test_a_budget_that_something_else_lacked_is_no_reason_for_the_workers(tmp_path) -> None:
+    """A skipped quality run tells nothing of workers: no count promised a gain."""
+    search = formula_search(tmp_path, on_formula(load_s=0.05), "num_workers: 1\n", cpus=1)
+    state = search.state.skip(Task("quality", "something else"), 60.0)
+    (knob,) = state.of_kind("num_workers")
+    grid = start_grid(state, None, knob)
+    for cut_short, cause in ((False, "no-value-known"), (True, "out-of-budget")):
+        ended = replace(grid, cut_short=cut_short)
+        decided = decide_workers(state, ended, knob, grid.start).verdict_on(knob)
+        assert decided is not None
+        assert decided.cause == cause
