@@ -209,20 +209,6 @@ class HostWait(NamedTuple):
     name: Text
 
 
-TIMED = (
-    "fetches",
-    "calls",
-    "backwards",
-    "gradients",
-    "updates",
-    "copies",
-    "generated",
-    "waits",
-    "saves",
-)
-"""Lists of events with start and end."""
-
-
 @dataclass(slots=True)
 class EventLog:
     """Event log of one process, ordered by end times."""
@@ -327,25 +313,41 @@ def _inside(events: list[Any], spans: list[Span]) -> list[Any]:
     return inside
 
 
-READERS: dict[str, tuple[str, type[Any]]] = {
-    "batch": ("fetches", BatchFetch),
-    "pass_end": ("fetches", BatchFetch),
-    "call": ("calls", ForwardCall),
-    "backward": ("backwards", Span),
-    "gradient": ("gradients", Span),
-    "step": ("updates", OptimizerStep),
-    "copy": ("copies", Span),
-    "generation": ("generated", Generated),
-    "wait": ("waits", HostWait),
-    "save": ("saves", Span),
-    "mark": ("marks", DeviceMark),
-    "device_copy": ("device_copies", Span),
-    "exchange": ("exchanges", Span),
-    "hooks": ("hooks", HookChange),
-    "spent": ("spent", ProbeTime),
+class EventKind(NamedTuple):
+    """Where events of one name go."""
+
+    into: str
+    """List of `EventLog` that holds them."""
+    type: type[Any]
+    by_device: bool = False
+    """Their times are of the device's work, which goes on when the host has moved on."""
+
+
+READERS: dict[str, EventKind] = {
+    "batch": EventKind("fetches", BatchFetch),
+    "pass_end": EventKind("fetches", BatchFetch),
+    "call": EventKind("calls", ForwardCall),
+    "backward": EventKind("backwards", Span),
+    "gradient": EventKind("gradients", Span),
+    "step": EventKind("updates", OptimizerStep),
+    "copy": EventKind("copies", Span),
+    "generation": EventKind("generated", Generated),
+    "wait": EventKind("waits", HostWait),
+    "save": EventKind("saves", Span),
+    "mark": EventKind("marks", DeviceMark, by_device=True),
+    "device_copy": EventKind("device_copies", Span, by_device=True),
+    "exchange": EventKind("exchanges", Span, by_device=True),
+    "hooks": EventKind("hooks", HookChange),
+    "spent": EventKind("spent", ProbeTime),
 }
-"""List and type of events by name in the log."""
-_EVENTS = {name: TypeAdapter(kind) for name, (_, kind) in READERS.items()}
+"""Events by their name in the log."""
+TIMED = {
+    kind.into
+    for kind in READERS.values()
+    if hasattr(kind.type, "end") and not kind.by_device
+}
+"""Lists of what the host did from a start to an end: a part of the log is cut out of these."""
+_EVENTS = {name: TypeAdapter(kind.type) for name, kind in READERS.items()}
 _TIME, _CLOCK = TypeAdapter(Finite), TypeAdapter(Moment)
 _NUMBER = TypeAdapter(Number)
 _NUMBERS = TypeAdapter(dict[str, Finite])
@@ -378,7 +380,7 @@ class EventReader:
         log, (name, first, *more) = self.log, event
         if name in READERS:
             typed_event = _EVENTS[name].validate_python([first, *more], strict=True)
-            getattr(log, READERS[name][0]).append(typed_event)
+            getattr(log, READERS[name].into).append(typed_event)
         elif name == "warm":
             log.warm_until = _TIME.validate_python(first, strict=True)
         elif name == "clock":
