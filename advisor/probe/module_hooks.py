@@ -37,6 +37,13 @@ class ModuleCall(NamedTuple):
     """Facts of the module; None where its calls are not recorded."""
     start: float
     """Seconds of the probe's `clock`."""
+    handled: BaseException | None = None
+    """What the program was handling as it made the call, and so no failure of it."""
+
+    def failure(self, output: Any) -> BaseException | None:
+        """Error that ended the call: after one torch calls the hook without an output."""
+        raised = sys.exc_info()[1] if output is None else None
+        return None if raised is self.handled else raised
 
 
 class Entrance:
@@ -201,7 +208,8 @@ def install(torch: Any, session: Session) -> None:
             if entry is None:
                 entrance.vacate()
                 return
-            entrance.begin(ModuleCall(module, entry, clock()), after)
+            call = ModuleCall(module, entry, clock(), sys.exc_info()[1])
+            entrance.begin(call, after)
         except Exception as problem:
             session.step_aside(problem)
             return
@@ -212,9 +220,11 @@ def install(torch: Any, session: Session) -> None:
         call = entrance.end(module)
         if call is None or call.entry is None:
             return
-        session.attempt(
-            _leave, session, call.entry, (args, kwargs), output, call.start, end
-        )
+        inputs = (args, kwargs)
+        if (failure := call.failure(output)) is not None:
+            session.attempt(module_facts.failed, session, call.entry, inputs, failure)
+        else:
+            session.attempt(_leave, session, call.entry, inputs, output, call.start, end)
         session.step_ended(end, call.entry)
         session.spent_s += clock() - end
 
@@ -270,14 +280,10 @@ def _enter(session: Session, module: Any) -> Module | None:
 def _leave(
     session: Session, entry: Module, inputs: Any, output: Any, start: float, end: float
 ) -> None:
-    """Record a call that ended: its time and items, or its error.
+    """Record a call that came to its end: its time and items.
 
     Where nothing else tells one item of work from the next, its arguments are recorded too.
     """
-    problem = sys.exc_info()[1] if output is None else None
-    if problem is not None:  # after an exception torch calls the hook without an output
-        module_facts.failed(session, entry, inputs, problem)
-        return
     items = module_facts.items_of(session, entry, inputs, output)
     session.recorder.add(
         ("call", start, end, entry.index, items, session.torch.is_grad_enabled())

@@ -130,6 +130,34 @@ def test_a_swallowed_out_of_memory_is_seen_while_steps_are_only_counted(tmp_path
     assert max(each.end for each in (*log.calls, *log.backwards)) <= log.hooks[-1].time
 
 
+WHILE_HANDLING = """
+import torch
+
+class InPlace(torch.nn.Linear):
+    def forward(self, x):
+        x.copy_(super().forward(x))
+
+model = {model}
+with torch.no_grad():
+    try:
+        raise ValueError("too large a batch")
+    except ValueError:
+        for _ in range(30):
+            model(torch.zeros(4, 2))
+"""
+
+
+@pytest.mark.parametrize(
+    "model", ["InPlace(2, 2)", "torch.compile(InPlace(2, 2), backend='eager')"]
+)
+def test_a_call_beside_a_handled_error_has_not_failed(model, tmp_path) -> None:
+    """A network may write in place and return nothing, while the program handles something."""
+    outcome = in_a_file(tmp_path, WHILE_HANDLING.replace("{model}", model))
+    (record,) = outcome.records
+    assert record.caught == ()
+    assert record.steps == 30
+
+
 def test_a_function_that_the_program_put_over_ours_stays() -> None:
     """Taking our hook back must not take the program's along."""
     owner, patches = SimpleNamespace(work=lambda: 1), Patches()
