@@ -36,11 +36,8 @@ from advisor.objective import THROUGHPUT
 from advisor.settings import QualityMeasure
 from advisor.tuner import policy
 from advisor.tuner.baseline import discover_knobs
-from advisor.tuner.state import (
-    Source,
-    TunerState,
-    TuningContext,
-)
+from advisor.tuner.context import Source, TuningContext
+from advisor.tuner.state import TunerState
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "tests" / "fixtures" / "programs"

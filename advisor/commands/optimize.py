@@ -27,9 +27,11 @@ from advisor.report.schema import Report
 from advisor.report.verdict import FinishedTuning
 from advisor.tuner import policy
 from advisor.tuner.confirm import proven_candidate
+from advisor.tuner.context import Source, TuningContext
 from advisor.tuner.decisions import decisions
 from advisor.tuner.pipeline import next_request
-from advisor.tuner.state import Result, Source, Stop, TuningContext
+from advisor.tuner.stages import Stop
+from advisor.tuner.state import Result
 from advisor.tuner.time_plan import plan_of
 
 

@@ -13,7 +13,8 @@ from advisor.model import Advice, Change, Effects, Run
 from advisor.patches import patches
 from advisor.patches.patches import Edit, file_patch, patch_of
 from advisor.tuner.code_suggestions import is_confirmed
-from advisor.tuner.state import Suggestion, TunerState
+from advisor.tuner.outcomes import Suggestion
+from advisor.tuner.state import TunerState
 
 
 def proven_advice(state: TunerState, program: Program) -> tuple[Advice, ...]:

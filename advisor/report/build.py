@@ -262,7 +262,7 @@ def next_actions(tuning: FinishedTuning, best: CandidateEntry | None) -> list[st
         return []
     once = [suggestion for suggestion in state.suggestions if suggestion.outcome is None]
     steps = [(s.gain, f"Prove {s.title}: {s.gain:.2f}x in one run") for s in once]
-    unjudged = [advice for advice in state.left_out if advice.is_open]
+    unjudged = [entry for entry in state.left_out if entry.is_open]
     steps += [(s.gain, f"Prove {s.text.rstrip('.')}") for s in unjudged]
     titles = [s.title for s in once]
     if tuning.winner.changes:

@@ -36,10 +36,11 @@ from advisor.model import (
 )
 from advisor.report.bottleneck import WAITING
 from advisor.report.schema import CandidateEntry, Gain, OptimizeVerdict
-from advisor.tuner import confirm, output_check
+from advisor.tuner import confirm, output_check, reserves
 from advisor.tuner.code_suggestions import is_confirmed
 from advisor.tuner.search import unusable
-from advisor.tuner.state import Stop, TunerState
+from advisor.tuner.stages import Stop
+from advisor.tuner.state import TunerState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,7 +282,7 @@ def _improved(tuning: FinishedTuning, whole: Gain) -> str:
 
 
 def _too_small(state: TunerState) -> str:
-    takes = f"takes about {numbers.duration(state.price_s)}"
+    takes = f"takes about {numbers.duration(state.costs.price_s)}"
     return (
         f"One process of this program {takes if state.originals else 'finished no item'}, so the "
         f"budget of {numbers.duration(state.context.budget_s)} is too small to try and prove a "
@@ -447,7 +448,9 @@ def needed_budget_s(state: TunerState) -> float:
     missing_s = (
         n - entry.remaining_s for n, entry in zip(needed_s, state.skipped, strict=True)
     )
-    return state.budget_for(max(0.0, sum(needed_s) - state.remaining_s, *missing_s))
+    return reserves.budget_for(
+        state, max(0.0, sum(needed_s) - state.remaining_s, *missing_s)
+    )
 
 
 NAMED_CPUS = 0.05
@@ -494,9 +497,9 @@ def caveats(tuning: FinishedTuning) -> Iterator[str]:
     if not state.context.has_gpu and not elsewhere:
         yield "All of this was measured on this CPU. It says nothing about a GPU."
     yield from map(followed, state.followed)
-    for advice in state.left_out:
-        if not advice.is_open:
-            yield f"Faster, and not suggested: {advice.text}"
+    for entry in state.left_out:
+        if not entry.is_open:
+            yield f"Faster, and not suggested: {entry.text}"
     titles = {advice.title for advice in tuning.advice}
     titles |= {
         suggestion.title for suggestion in state.suggestions if suggestion.unfinished

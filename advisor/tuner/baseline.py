@@ -14,15 +14,11 @@ from advisor.executor.requests import TrialRequest, TrialResult, Variant
 from advisor.knobs import discovery
 from advisor.knobs.discovery import Followed, Move, Suspect
 from advisor.model import Candidate, Change, Effects, Failure, Phase, Run
-from advisor.tuner import policy, sleeping_workers
+from advisor.tuner import policy, reserves, sleeping_workers
 from advisor.tuner.effects import LOADER_KINDS
-from advisor.tuner.state import (
-    SearchStep,
-    Stage,
-    Trials,
-    TunerState,
-    run_trial,
-)
+from advisor.tuner.moves import with_value
+from advisor.tuner.stages import SearchStep, Stage, Trials, run_trial
+from advisor.tuner.state import TunerState
 
 
 def measure_baseline(state: TunerState) -> Trials[TrialResult | None]:
@@ -109,7 +105,7 @@ def with_few_steps(state: TunerState) -> Candidate:
             continue
         for share in reversed(policy.STEP_SHARES):
             steps = max(tidy_steps(knob.value * share), min(10, knob.value))
-            fewer = state.with_value(knob, steps)
+            fewer = with_value(state, knob, steps)
             if not isinstance(fewer, knobs.InvalidChange):
                 return fewer
     return state.best
@@ -122,10 +118,10 @@ def tidy_steps(steps: float) -> int:
 
 def needs_another(state: TunerState) -> bool:
     """True if one more baseline is to run: a second where there is room, a third to settle two."""
-    affordable = state.remaining_s > policy.SECOND_BASELINE_PROCESSES * state.price_s
+    affordable = state.remaining_s > policy.SECOND_BASELINE_PROCESSES * state.costs.price_s
     if len(state.originals) == 1:
         return not is_too_small(state) and (
-            affordable or state.remaining_s < state.fewest_s
+            affordable or state.remaining_s < reserves.fewest_s(state)
         )
     rates = [state.context.objective.score(run) for run in state.originals]
     return affordable and max(rates) / min(rates) - 1 > state.context.smallest_gain
@@ -134,11 +130,11 @@ def needs_another(state: TunerState) -> bool:
 def is_too_small(state: TunerState) -> bool:
     """True if the budget holds no candidate with confirmation."""
     if len(state.originals) > 1:
-        return state.fewest_s > state.remaining_s
+        return reserves.fewest_s(state) > state.remaining_s
     # The first process may have met cold caches, shown only by its start-up.
     run = state.original
     stepping = 1.0 - min(1.0, (run.startup_s or 0.0) / max(run.wall_s, 1e-9))
-    return stepping * state.fewest_s > state.remaining_s
+    return stepping * reserves.fewest_s(state) > state.remaining_s
 
 
 def worth_trying(state: TunerState) -> bool:
@@ -241,7 +237,7 @@ def ask_to_move(state: TunerState, moved: Sequence[Move]) -> TrialRequest:
         variant=Variant(candidate=candidate),
         purpose="effects",
         plan=plan,
-        expected_s=state.price_s,
+        expected_s=state.costs.price_s,
     )
 
 

@@ -15,27 +15,20 @@ from advisor.executor.requests import ABTest, Variant
 from advisor.knobs.registry import REGISTRY, KnobSpec, switches
 from advisor.knobs.tree import number_of
 from advisor.model import Change, DecisionCause, JsonScalar, Run
-from advisor.tuner import policy
+from advisor.tuner import policy, reserves
 from advisor.tuner.baseline import phase_of_program
 from advisor.tuner.confirm import memory_caveat, objection, wanted_rounds
+from advisor.tuner.context import Source
 from advisor.tuner.effects import alters_training, is_only_suggested, training_note
+from advisor.tuner.outcomes import Suggestion, Task
 from advisor.tuner.search import (
     is_turn_of,
     leave_out,
     tune_all_workers,
     tune_batch_and_workers,
 )
-from advisor.tuner.state import (
-    Source,
-    Stage,
-    Suggestion,
-    Task,
-    TunerState,
-    change_of,
-    key_of,
-    make_request,
-    run_comparison,
-)
+from advisor.tuner.stages import Stage, make_request, run_comparison
+from advisor.tuner.state import TunerState, change_of, key_of
 from advisor.tuner.value_trials import (
     no_need,
     start_s,
@@ -285,7 +278,7 @@ def to_compare(state: TunerState) -> list[Suggestion]:
 
 def compare(state: TunerState, suggestion: Suggestion, share_s: float) -> Stage:
     variant = suggestion.variant
-    round_s = state.round_s + policy.ROUND_FACTOR * variant.extra_s
+    round_s = reserves.round_s(state) + policy.ROUND_FACTOR * variant.extra_s
     wanted = wanted_rounds(state, state.best, suggestion.gain)
     rounds = min(
         wanted,

@@ -15,17 +15,11 @@ from advisor import stats
 from advisor.executor.comparison import AFTER, BEFORE, MOST_COLLAPSED, Comparison
 from advisor.executor.requests import ABTest, Variant
 from advisor.model import Candidate, Failure, Run, TaskKind
-from advisor.tuner import output_check, policy
+from advisor.tuner import output_check, policy, reserves
+from advisor.tuner.outcomes import Task
 from advisor.tuner.search import accepting, later_items, other_work, unusable
-from advisor.tuner.state import (
-    Stage,
-    Task,
-    TunerState,
-    change_of,
-    make_request,
-    run_comparison,
-    run_trial,
-)
+from advisor.tuner.stages import Stage, make_request, run_comparison, run_trial
+from advisor.tuner.state import TunerState, change_of
 
 OUTLIVING_ROUNDS = stats.pairs_that_outlive(1)
 """Fewest rounds whose exact bounds outlive a wrong one: 13."""
@@ -43,7 +37,7 @@ def confirm(state: TunerState, share_s: float | None = None) -> Stage:
         return back_to(state, held)
     base = held if winner.only("numeric", "quality").changes else Candidate()
     expected = state.gain(state.best_run, proven_run(state, base))
-    round_s, finish_s = state.round_s, to_finish_s(state)
+    round_s, finish_s = reserves.round_s(state), to_finish_s(state)
     if finish_s + policy.FEWEST_ROUNDS * round_s > state.remaining_s and finish_s:
         task = Task("whole-batch", winner.label)
         state, finish_s = state.skip(task, finish_s, matters=False), 0.0
@@ -92,7 +86,7 @@ def later_s(state: TunerState, winner: Candidate) -> float:
     if all(change.kind != "timesteps" for change in winner.changes):
         return 0.0
     untried = [k for k in state.tunable("precision") if state.verdict_on(k) is None]
-    return policy.ROUND_FACTOR * state.again_s(state.best_run) if untried else 0.0
+    return policy.ROUND_FACTOR * state.costs.again_s(state.best_run) if untried else 0.0
 
 
 def most_rounds(
@@ -113,10 +107,10 @@ def most_rounds(
     if again:  # a suggestion is worth no open proof
         return 0 if gated else policy.MOST_ROUNDS
     large = expected_gain >= policy.LARGE_GAIN
-    if large and state.judges_steps:
+    if large and reserves.judges_steps(state):
         return policy.GOOD_ROUNDS
     least = policy.GOOD_ROUNDS if grouping and large else policy.MOST_RESERVED
-    return max(least, int(state.remaining_s / 2 / max(state.round_s, 1e-9)))
+    return max(least, int(state.remaining_s / 2 / max(reserves.round_s(state), 1e-9)))
 
 
 class Objection(NamedTuple):
@@ -278,10 +272,10 @@ def check_memory(state: TunerState) -> Stage:
         variant = Variant(candidate=winner)
         request = replace(
             make_request(state, variant, "effects", measure_s=pass_s, longest_s=pass_s),
-            expected_s=state.price_s + pass_s,
+            expected_s=state.costs.price_s + pass_s,
             title=f"one pass over the data with {winner.label}",
         )
-        kept_s = state.proof_s if state.context.consents else 0.0
+        kept_s = reserves.proof_s(state) if state.context.consents else 0.0
         state, found = yield from run_trial(state, request, kept_s=kept_s, matters=False)
         if found is not None:
             if why := failure_of(state, found.result):

@@ -8,7 +8,9 @@ from advisor.executor.requests import TrialResult
 from advisor.knobs.registry import REGISTRY, loader_arguments
 from advisor.model import OUTCOMES, Candidate, Change, Decision, DecisionCause, Knob
 from advisor.tuner.effects import other_phase
-from advisor.tuner.state import KnobVerdict, Stop, TunerState, change_of, key_of
+from advisor.tuner.outcomes import KnobVerdict
+from advisor.tuner.stages import Stop
+from advisor.tuner.state import TunerState, change_of, key_of
 
 TRIED = REGISTRY.keys() - {"fused_kernels"}
 """Kinds that a whole search tries, or explains."""

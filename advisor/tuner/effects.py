@@ -5,6 +5,7 @@ from advisor.knobs.registry import REGISTRY, loader_arguments
 from advisor.knobs.tree import number_of
 from advisor.model import Candidate, Change, EffectVerdict, Knob, Run
 from advisor.tuner import policy, run_length
+from advisor.tuner.moves import with_value
 from advisor.tuner.same_work.facts import update_samples
 from advisor.tuner.state import TunerState, change_of
 
@@ -104,7 +105,7 @@ def is_only_suggested(state: TunerState, knob: Knob) -> bool:
     accepted = "update-samples" in state.context.workload.accept
     if not state.trains or accepted or not isinstance(value, int):
         return False
-    larger = state.with_value(knob, 2 * value)
+    larger = with_value(state, knob, 2 * value)
     return not isinstance(larger, knobs.InvalidChange) and all(
         change.kind != "grad_accum" for change in larger.changes
     )

@@ -9,7 +9,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from advisor.tuner import policy
+from advisor.tuner import policy, reserves
 from advisor.tuner.baseline import (
     discover_knobs,
     is_too_small,
@@ -25,16 +25,11 @@ from advisor.tuner.code_suggestions import (
     to_compare,
 )
 from advisor.tuner.confirm import check_memory, confirm, proven_candidate
+from advisor.tuner.context import TuningContext
+from advisor.tuner.outcomes import NearMiss
 from advisor.tuner.search import tune_all_workers, tune_batch_and_workers
-from advisor.tuner.state import (
-    NearMiss,
-    Result,
-    SearchStep,
-    Stage,
-    Stop,
-    TunerState,
-    TuningContext,
-)
+from advisor.tuner.stages import SearchStep, Stage, Stop
+from advisor.tuner.state import Result, TunerState
 from advisor.tuner.value_trials import (
     try_values,
     tune_flags,
@@ -70,7 +65,7 @@ def pipeline(context: TuningContext) -> Generator[SearchStep, Result, Stop]:
     if context.objective.unmeasured(state.original):
         return Stop(reason="not-measured", state=state)
     if is_too_small(state) and worth_trying(state):
-        needed_s = state.budget_for(state.fewest_s - state.remaining_s)
+        needed_s = reserves.budget_for(state, reserves.fewest_s(state) - state.remaining_s)
         return Stop(reason="budget-too-small", state=state, needed_s=needed_s)
     for stage in (
         discover_knobs,

@@ -17,15 +17,10 @@ from advisor import numbers, quality
 from advisor.executor.comparison import AFTER, BEFORE
 from advisor.executor.requests import ABTest, CommandName, TrialRequest, Variant
 from advisor.model import Candidate, Failure, MeasurePlan, Run
-from advisor.tuner import output_check, policy
-from advisor.tuner.state import (
-    Task,
-    Trials,
-    TunerState,
-    is_whole,
-    run_comparison,
-    run_trial,
-)
+from advisor.tuner import output_check, policy, reserves
+from advisor.tuner.outcomes import Task
+from advisor.tuner.stages import Trials, run_comparison, run_trial
+from advisor.tuner.state import TunerState, is_whole
 
 CHOOSING, CONFIRMING = 1, 101
 """First repetition of each: they share no seed."""
@@ -278,8 +273,10 @@ def proof_s(state: TunerState, variant: Variant) -> float:
         and change.old >= policy.MANY_TIMES * change.new
         for change in variant.candidate.changes
     )
-    fewest_s = min(state.gated_reserve_s, policy.FEWEST_ROUNDS * state.round_s)
-    return (fewest_s if several else state.gated_reserve_s) + state.price_s
+    fewest_s = min(
+        reserves.gated_reserve_s(state), policy.FEWEST_ROUNDS * reserves.round_s(state)
+    )
+    return (fewest_s if several else reserves.gated_reserve_s(state)) + state.costs.price_s
 
 
 def pair_all_seeds(
@@ -300,7 +297,7 @@ def pair_all_seeds(
     if not screening.inside or missing <= 0 or not seeds_followed(state, reference):
         return state, screening
     runs = [after for _, after in screening.pairs]
-    if missing * runs[0].wall_s > state.remaining_s - state.gated_reserve_s:
+    if missing * runs[0].wall_s > state.remaining_s - reserves.gated_reserve_s(state):
         return state, screening
     state, (others, _) = yield from run_seeds(
         state, variant, missing, runs[0].wall_s, first=CHOOSING + len(runs)
@@ -354,7 +351,7 @@ def seeded_request(
         plan=replace(plan, figures=quality.patterns(state.context.workload.quality)),
         command=command,
         repeat=repeat,
-        expected_s=expected_s or policy.QUALITY_RUN_PROCESSES * state.price_s,
+        expected_s=expected_s or policy.QUALITY_RUN_PROCESSES * state.costs.price_s,
     )
 
 
@@ -416,7 +413,7 @@ def run_seeds(
         request = seeded_request(state, variant, "quality", repeat, expected_s)
         # The first tells what the others cost; a guess is no reason to leave out what decides.
         left = first + count - repeat + more if expected_s else 1
-        needed_s, kept_s = left * request.expected_s, state.gated_reserve_s
+        needed_s, kept_s = left * request.expected_s, reserves.gated_reserve_s(state)
         if more and needed_s > state.remaining_s - kept_s:
             task = Task("quality-reference")
             state = state.skip(task, needed_s, kept_s=kept_s)
@@ -463,7 +460,7 @@ def measure_reference(state: TunerState) -> Trials[Reference | Missing]:
     originals = () if free.candidate.changes else runs
     slower = max(1.0, state.incumbent_run.units_per_s / state.original.units_per_s)
     run_s = slower * runs[0].wall_s
-    room_s = state.remaining_s - state.gated_reserve_s
+    room_s = state.remaining_s - reserves.gated_reserve_s(state)
     if not originals and len(runs) * run_s <= policy.CHECK_SHARE * room_s:
         state, (originals, _) = yield from run_seeds(state, Variant(), len(runs), run_s)
         if why := changed_results(state, list(zip(originals, runs, strict=False))):

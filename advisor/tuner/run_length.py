@@ -16,7 +16,9 @@ from advisor.executor.requests import COMMAND_LINE, TrialRequest, Variant
 from advisor.knobs.tree import canonical, parts_of
 from advisor.model import Candidate, Change, Knob
 from advisor.tuner import policy
-from advisor.tuner.state import Trials, TunerState, run_trial
+from advisor.tuner.moves import with_value
+from advisor.tuner.stages import Trials, run_trial
+from advisor.tuner.state import TunerState
 
 LENGTHS = re.compile(
     r"(max|total|num|nb|n)?_?(train|training|optim)?_?(steps|iters?|iterations|updates)"
@@ -94,7 +96,7 @@ def length_of(state: TunerState, batch: Knob) -> Length | None:
     value = state.current(batch)
     if not isinstance(value, int) or not state.trains:
         return None
-    larger = state.with_value(batch, 2 * value)
+    larger = with_value(state, batch, 2 * value)
     if isinstance(larger, knobs.InvalidChange):
         return None
     moved = (each for each in larger.changes if each.kind == "grad_accum")
@@ -123,7 +125,7 @@ def counts_batches(state: TunerState, length: Length) -> Trials[bool]:
         variant=variant,
         purpose="effects",
         plan=replace(state.short_plan(), min_steps=policy.LONG_WINDOW_UPDATES),
-        expected_s=state.price_s,
+        expected_s=state.costs.price_s,
     )
     state, trial = yield from run_trial(state, request, matters=False)
     work = trial.run.work if trial is not None and trial.run is not None else None

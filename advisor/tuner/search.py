@@ -22,23 +22,25 @@ from advisor.executor.comparison import COLLAPSED
 from advisor.executor.requests import TrialRequest, TrialResult, Variant
 from advisor.machine.readings import GIB
 from advisor.model import UNFINISHED, Candidate, Failure, Knob, Run, WorkDifference
-from advisor.tuner import output_check, policy, run_length, same_work, sleeping_workers
+from advisor.tuner import (
+    output_check,
+    policy,
+    reserves,
+    run_length,
+    same_work,
+    sleeping_workers,
+)
 from advisor.tuner.effects import (
     alters_training,
     is_ignored,
     is_only_suggested,
     set_ignored,
 )
+from advisor.tuner.moves import with_value
+from advisor.tuner.outcomes import OUT_OF_TIME, LeftOut
 from advisor.tuner.same_work.items import is_reordered
-from advisor.tuner.state import (
-    OUT_OF_TIME,
-    LeftOut,
-    Stage,
-    Trials,
-    TunerState,
-    make_request,
-    run_trial,
-)
+from advisor.tuner.stages import Stage, Trials, make_request, run_trial
+from advisor.tuner.state import TunerState
 from advisor.tuner.throughput_model import Forecast, Point, fitted
 
 
@@ -291,7 +293,7 @@ def kept_for_proof_s(state: TunerState, grid: Grid) -> float:
         state.is_faster(grid.runs[point][1], grid.start_run)
         for point in allowed_points(state, grid)
     )
-    return state.search_reserve_s(found=found)
+    return reserves.search_reserve_s(state, found=found)
 
 
 def moved_along(
@@ -312,7 +314,7 @@ def request_at(
 ) -> TrialRequest:
     """Request of a trial at `point`, whose expected time holds a large batch's longer window."""
     request = make_request(state, Variant(candidate=candidate))
-    return replace(request, expected_s=state.price_s + extra_s(state, grid, point))
+    return replace(request, expected_s=state.costs.price_s + extra_s(state, grid, point))
 
 
 def next_requests(
@@ -384,7 +386,7 @@ def candidate_at(
     """Best candidate so far with the values of `point`, or why they cannot be set together."""
     for knob, value in zip(grid.knobs, point, strict=True):
         if knob is not None and value != state.current(knob):
-            moved = state.with_value(knob, value)
+            moved = with_value(state, knob, value)
             if isinstance(moved, knobs.InvalidChange):
                 return moved
             state = replace(state, best=moved)
@@ -539,14 +541,14 @@ def most_promising(state: TunerState, grid: Grid) -> tuple[GridPoint | None, flo
     ran = {point: worth(state, grid, point) for point in allowed_points(state, grid)}
     top = max((forecast.log_rate for forecast in ran.values()), default=NOTHING_RAN)
     extras_s = {point: extra_s(state, grid, point) for point in grid_points(state, grid)}
-    most_s = policy.DEAREST_WINDOW * max(state.context.measure_s, state.price_s)
+    most_s = policy.DEAREST_WINDOW * max(state.context.measure_s, state.costs.price_s)
     new = {
         point: worth(state, grid, point)
         for point, more_s in extras_s.items()
         if more_s <= most_s
     }
     new = first_alone(state, grid, new, top)
-    room_s = state.remaining_s - kept_for_proof_s(state, grid) - state.price_s
+    room_s = state.remaining_s - kept_for_proof_s(state, grid) - state.costs.price_s
     within_budget = [point for point in new if extras_s[point] <= room_s]
     gains = {point: forecast.improvement(top) for point, forecast in new.items()}
     best = largest_gain(state, grid, gains, within_budget)
@@ -656,7 +658,7 @@ def first_alone(
     promise anything, they need each other; where the budget holds few trials, what promises most
     has to be among them.
     """
-    trials = (state.remaining_s - state.proof_s) / max(state.price_s, 1e-9)
+    trials = (state.remaining_s - reserves.proof_s(state)) / max(state.costs.price_s, 1e-9)
     has_begun = bool({*grid.runs, *grid.refused} - {grid.start})
     if has_begun or trials < policy.ROOM_TO_LEARN:
         return new

@@ -1,4 +1,4 @@
-"""What a search is given (its context), and what it knows after each result (its state).
+"""What a search knows after each result.
 
 The tuner is pure. A stage takes a state, yields requests, is sent results and ends with another
 state; no clock, file or process is read on the way. A search is therefore replayed from its
@@ -7,219 +7,45 @@ results alone, which is all that resuming and the simulated searches of the test
 
 import math
 import statistics
-from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Literal, NamedTuple, Self, TypeGuard, TypeVar
+from typing import Self, TypeGuard
 
-from advisor import config as documents, knobs, numbers
+from advisor import numbers
 from advisor.executor.comparison import AFTER, COLLAPSED, Comparison
-from advisor.executor.requests import (
-    ABTest,
-    KnobKey,
-    SkippedRun,
-    TrialRequest,
-    TrialResult,
-    Variant,
-)
+from advisor.executor.requests import KnobKey, SkippedRun, TrialResult
 from advisor.knobs.discovery import Followed
 from advisor.model import (
-    OUTCOMES,
     SAMPLER_FORWARDS,
     Candidate,
     Change,
     DecisionCause,
     JsonScalar,
     Knob,
-    KnobClass,
     MeasurePlan,
     Phase,
-    Purpose,
     Run,
-    TaskKind,
-    TuningResult,
     leaf_of,
 )
-from advisor.objective import Objective
-from advisor.quality import QualityJudgement
-from advisor.settings import Workload
 from advisor.stats import noise_band
 from advisor.tuner import policy
-
-
-class Source(NamedTuple):
-    """A document that holds settings, and the knobs that were found in it."""
-
-    document: documents.Document
-    findings: knobs.Findings
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TuningContext:
-    """All that is known before the first trial; only knobs that trials show are added to it."""
-
-    sources: tuple[Source, ...]
-    """The configs, then the command line; later also the running program."""
-    workload: Workload
-    objective: Objective
-    cpus: int
-    """CPUs of this host that the program may use."""
-    memory_limit_gib: float
-    """Usable memory of the target card, or of this host where there is none."""
-    host_memory_gib: float = math.inf
-    """Memory of this host that the program may use."""
-    precisions: tuple[str, ...]
-    """Compute dtypes of the target, by torch name."""
-    has_gpu: bool
-    smallest_gain: float
-    """Least gain that is worth a change, as a share: 0.03 is 3 %."""
-    budget_s: float
-    """Seconds that the whole search may take."""
-    safe: bool = False
-    """Refuse all that could change rounding or the product."""
-    measure_s: float = 3.0
-    """Seconds of a trial's window."""
-    quality_reference: tuple[tuple[str, float], ...] = ()
-    """Quality by measure, from before the first call that wrote something; empty: none is kept."""
-
-    def allows(self, knob_class: KnobClass) -> bool:
-        """True if knobs of this class may be tried."""
-        return not self.safe or knob_class in {"free", "training"}
-
-    @property
-    def consents(self) -> bool:
-        """True if results may change within a tolerance."""
-        return self.workload.numeric_tolerance is not None or bool(self.workload.quality)
-
+from advisor.tuner.context import TuningContext
+from advisor.tuner.costs import ProcessCosts
+from advisor.tuner.outcomes import (
+    KnobVerdict,
+    LeftOut,
+    NearMiss,
+    QualityLog,
+    Skipped,
+    Suggestion,
+    Task,
+)
 
 KEPT = "gpu-advisor.toml keeps it"
 """Why a setting is not edited that its user named."""
 
+
 Result = TrialResult | Comparison | SkippedRun
 """What a stage is sent for a request."""
-
-OUT_OF_TIME = "The budget was spent before another value could be judged."
-
-
-class KnobVerdict(NamedTuple):
-    """Verdict of a stage on a knob, before confirmation."""
-
-    knob: KnobKey
-    cause: DecisionCause
-    reason: str
-
-    @property
-    def outcome(self) -> TuningResult | Literal["found"]:
-        """What follows from the cause; found: a better value, to be confirmed."""
-        return "found" if self.cause == "faster" else OUTCOMES[self.cause]
-
-
-TASKS: dict[TaskKind, str] = {
-    "trial": "{}",
-    "pass": "one pass over the data with {}",
-    "whole-batch": "one whole batch with {}",
-    "confirmation": "the confirmation of {}",
-    "second-confirmation": "a second confirmation of {}",
-    "comparison": "the comparison of {}",
-    "quality": "the quality of {}",
-    "quality-reference": "the quality that fewer steps or a narrower precision would cost",
-    "quality-confirmation": "the quality confirmation of {}",
-}
-"""Tasks of a search, in words; `{}` is what they are about."""
-
-
-class Task(NamedTuple):
-    """Part of a search that takes time, as reports name it where the budget had none for it."""
-
-    kind: TaskKind
-    about: str = ""
-    """Label of a candidate, or title of a suggestion; empty where the kind says all."""
-    rest: bool = False
-    """True for the rest of a task of which a part was done."""
-
-    @property
-    def text(self) -> str:
-        words = TASKS[self.kind].format(self.about)
-        return f"the rest of {words}" if self.rest else words
-
-
-class Skipped(NamedTuple):
-    """Task that did not fit the budget."""
-
-    task: Task
-    needed_s: float
-    """Seconds that it takes."""
-    remaining_s: float
-    """Seconds that were left for it, without those kept for a proof."""
-    matters: bool
-    """It could have changed what is written."""
-    stopped: bool
-    """It ran and our limit ended it: it needs more than `needed_s`."""
-
-
-class LeftOut(NamedTuple):
-    """Variant that ran faster and is neither written nor suggested."""
-
-    what: str
-    """Label of its changes."""
-    gain: float
-    """Of one run, over the best so far."""
-    why: str
-    """Reason against it, as it follows `in one run`: `. It would do other work.`"""
-    is_open: bool = False
-    """True if more runs could still judge its results."""
-
-    @property
-    def text(self) -> str:
-        return f"{self.what}, {numbers.ratio(self.gain)} in one run{self.why}".strip()
-
-
-class NearMiss(NamedTuple):
-    """Value that ran faster, but by less than equal runs differ: rounds may still tell."""
-
-    knob: Knob
-    value: JsonScalar
-    gain: float
-    """Of one run, over the best so far."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suggestion:
-    """Stack of changes that ran faster, and that only the user can make."""
-
-    title: str
-    variant: Variant
-    run: Run
-    gain: float
-    """Gain of its one run: how many rounds it gets is planned by it."""
-    reason: str
-    """Sentences for the report, without the gain."""
-    less: "Suggestion | None" = None
-    """The same without its last step, to fall back on; None: it has one step."""
-    outcome: Comparison | None = None
-    """Its rounds; None: not compared."""
-    unfinished: bool = False
-    """It was faster in its rounds, which were fewer than a proof takes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QualityLog:
-    """Figures of the declared quality measures, by measure; empty if none was measured."""
-
-    reference: tuple[tuple[str, float], ...] = ()
-    """Figures from which later calls count what is spent of each tolerance."""
-    before: tuple[tuple[str, float], ...] = ()
-    """Those of the original; empty: it did not run the quality command."""
-    compared: tuple[tuple[str, float], ...] = ()
-    """Those of `best` with the seeds and items of `after`."""
-    after: tuple[tuple[str, float], ...] = ()
-    """Those of the latest candidate that was confirmed to be inside its tolerance."""
-    judgements: tuple[tuple[str, QualityJudgement], ...] = ()
-    """What was judged of each candidate, by its label."""
-    best: Candidate | None = None
-    """Best candidate without gated changes, which the others are compared with."""
-    runs: tuple[Run, ...] = ()
-    """Quality runs of `best`, with the seeds by which candidates are chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,10 +62,7 @@ class TunerState:
     """Settings that a run showed the program to follow, where no name told what they are."""
     originals: tuple[Run, ...] = ()
     """Baselines: runs of the original by this call."""
-    costs_s: tuple[float, ...] = ()
-    """Seconds of the budget that each short process took, waits and preparation included."""
-    delays: tuple[float, ...] = ()
-    """Those seconds over the wall time of the process itself, 1 without any delay."""
+    costs: ProcessCosts = field(default_factory=ProcessCosts)
     best: Candidate = field(default_factory=Candidate)
     best_run: Run | None = None
     """Its run that was adopted, or the best of its rounds; None: the original is best."""
@@ -389,120 +212,14 @@ class TunerState:
         return not broken and self.gain_over_incumbent(run) > 1 + self.tie_threshold
 
     @property
-    def price_s(self) -> float:
-        """Seconds of the budget that one more short process takes; cold starts do not count.
-
-        0 before the first process.
-        """
-        usual_s = [
-            cost_s
-            for cost_s in self.costs_s
-            if cost_s <= policy.COLD_START * min(self.costs_s)
-        ]
-        return statistics.median(usual_s) if usual_s else 0.0
-
-    def again_s(self, run: Run | None) -> float:
-        """Seconds that the candidate of `run` takes once more; without a run, the usual price."""
-        return max(self.price_s, run.wall_s) if run is not None else self.price_s
-
-    @property
-    def round_s(self) -> float:
-        """Seconds of a round that confirms the best candidate, with a margin."""
-        confirmed = self.confirmation_runs(self.best.only("free", "training"))
-        base_s = self.again_s(confirmed[-1]) if confirmed else self.price_s
-        return policy.ROUND_FACTOR * (base_s + self.again_s(self.best_run))
-
-    @property
-    def proof_s(self) -> float:
-        """Seconds that are planned for a proof.
-
-        As many rounds as a quarter of the budget buys processes, from the fewest up to those with
-        exact bounds (with a declared tolerance, up to GOOD_ROUNDS). Where other programs delay the
-        processes, rounds will be repeated: then their delay is planned for, up to half of the
-        budget.
-        """
-        most = policy.GOOD_ROUNDS if self.context.consents else policy.MOST_RESERVED
-        bought = int(self.context.budget_s / max(self.price_s, 1e-9) / 4)
-        planned_s = self.round_s * min(most, max(policy.FEWEST_ROUNDS, bought))
-        recent = self.delays[-policy.RECENT_PROCESSES :]
-        if len(recent) < policy.FEWEST_ROUNDS:
-            return planned_s
-        delay = statistics.quantiles(recent, method="inclusive")[-1]
-        delayed_s = policy.GOOD_ROUNDS * self.round_s * delay
-        return max(planned_s, min(delayed_s, self.context.budget_s / 2))
-
-    @property
     def is_unproven(self) -> bool:
         """True for a best candidate that no rounds have compared yet."""
         return bool(self.best.changes) and not self.confirmation_runs(self.best)
 
-    @property
-    def reserve_s(self) -> float:
-        """Seconds kept beside the next trial to confirm the best candidate."""
-        return self.reserve_for(found=self.is_unproven)
-
-    def reserve_for(self, *, found: bool) -> float:
-        """Seconds kept beside the next trial: for a whole proof once there is something to prove.
-
-        Until it is `found`, up to half of the budget would be kept for nothing while settings stay
-        untried. The fewest rounds are kept all the same: what is found without any left is lost.
-        """
-        fewest_s = policy.FEWEST_ROUNDS * self.round_s
-        return self.proof_s if found else min(self.proof_s, fewest_s)
-
-    def search_reserve_s(self, *, found: bool) -> float:
-        """Seconds that a search of free settings keeps: for their proof, and for sampling steps.
-
-        For the steps only where the budget holds both, with the search itself and its proof.
-        """
-        kept_s = self.reserve_for(found=found)
-        if not self.judges_steps:
-            return kept_s
-        search_s = (len(self.originals) + policy.SEARCH_PROCESSES) * self.price_s
-        judging_s = policy.JUDGING_PROCESSES * self.price_s
-        holds_both = self.proof_s + search_s + judging_s <= self.context.budget_s
-        return kept_s + (judging_s if holds_both else 0.0)
-
-    @property
-    def judges_steps(self) -> bool:
-        """True if sampling steps are still to be tried, with a declared quality to judge them."""
-        wanted = bool(self.context.workload.quality) and not self.context.safe
-        return wanted and any(
-            self.verdict_on(knob) is None for knob in self.tunable("timesteps")
-        )
-
-    @property
-    def gated_reserve_s(self) -> float:
-        """Seconds kept to confirm a gated candidate on top of a proven one."""
-        return min(self.proof_s, policy.GATED_ROUNDS * self.round_s)
-
-    @property
-    def fewest_s(self) -> float:
-        """Fewest seconds in which one candidate can be tried and confirmed."""
-        return self.price_s + policy.FEWEST_ROUNDS * self.round_s
-
-    def budget_for(self, more_s: float) -> float:
-        """Budget to name to the user: the present one and `more_s` of processes, with a margin."""
-        return policy.NAMED_BUDGET_FACTOR * (self.context.budget_s + more_s)
-
     def with_result(self, result: Result) -> Self:
-        """With the budget that `result` left, and what its process cost.
-
-        What it showed is for the stage to judge. Only short processes and baselines tell a price;
-        what a baseline measures after its window no other process pays.
-        """
-        state = replace(self, remaining_s=result.remaining_s)
-        if not isinstance(result, TrialResult) or result.run is None or result.reused:
-            return state
-        run, request = result.run, result.request
-        is_short = request.purpose in {"search", "confirm"} and not request.plan.whole
-        if not is_short and request.purpose != "baseline":
-            return state
-        cost_s = max(result.took_s, run.wall_s)
-        delay = cost_s / max(run.wall_s, 1e-9)
-        if request.plan.ceilings_workers and run.window_ended_s is not None:
-            cost_s -= max(0.0, run.wall_s - run.window_ended_s - policy.ENDING_S)
-        return replace(state, costs_s=(*self.costs_s, cost_s), delays=(*self.delays, delay))
+        """With the budget that `result` left; what it showed is for the stage to judge."""
+        costs = self.costs.with_result(result)
+        return replace(self, remaining_s=result.remaining_s, costs=costs)
 
     def set_verdict(self, knob: Knob | Change, cause: DecisionCause, reason: str) -> Self:
         """With a verdict on `knob` that replaces an earlier one."""
@@ -599,73 +316,6 @@ class TunerState:
         change = change_of(self.best, knob)
         return knob.value if change is None else change.new
 
-    def with_value(self, knob: Knob, value: JsonScalar) -> Candidate | knobs.InvalidChange:
-        """Best candidate with `knob` at `value` and what is linked to it, or why that cannot be."""
-        source = self._source_of(knob)
-        beside = {c.path: c.new for c in self.best.changes if c.document == knob.document}
-        move = partial(knobs.move, source.document, source.findings, knob.path)
-        moved = move(value, beside)
-        if isinstance(moved, knobs.InvalidChange):
-            return moved
-        elsewhere = self._accumulation_elsewhere(knob, value)
-        if isinstance(elsewhere, knobs.InvalidChange):
-            return elsewhere
-        moved = (*moved, *elsewhere)
-        if held := next(filter(self.keeps, moved), None):
-            return knobs.InvalidChange(reason=f"{held.path} would move along, and {KEPT}")
-        change = change_of(self.best, knob)
-        if change is not None and value == knob.value:
-            # back at the config's own value: what the present one had moved along goes back, too
-            present = move(change.new, beside, beyond=True)
-            along = () if isinstance(present, knobs.InvalidChange) else present
-            moved = (*moved, *(replace(each, new=each.old) for each in along))
-        return self.best.with_changes(*moved)
-
-    def _source_of(self, knob: Knob) -> Source:
-        """The document that holds the knob."""
-        sources = self.context.sources
-        return next(each for each in sources if each.document.name == knob.document)
-
-    def _accumulation_elsewhere(
-        self, knob: Knob, value: JsonScalar
-    ) -> tuple[Change, ...] | knobs.InvalidChange:
-        """Changes of another document's accumulation that keep the samples of an update.
-
-        Within a document links say what moves along; a batch in `data.yaml` belongs to the only
-        accumulation of `train.yaml`, or of the command line. None are needed where a link moves
-        one, where it is not known which batch belongs to which accumulation, or where none is used.
-        """
-        linked = [
-            path
-            for source in self.context.sources
-            for link in source.findings.links
-            if link.kind == "product" and source.document.name == knob.document
-            for path in link.paths
-        ]
-        if knob.kind != "batch_size" or knob.scope == "global" or knob.path in linked:
-            return ()
-        others = [
-            each
-            for each in self.of_kind("grad_accum")
-            if each.document != knob.document and each.editable
-        ]
-        batches = [each for each in self.of_kind("batch_size") if each.scope != "global"]
-        if len(batches) != 1 or len(others) != 1:
-            return ()
-        old, accumulation, new = knob.value, others[0].value, value
-        if not (is_whole(old) and is_whole(accumulation) and is_whole(new)):
-            return ()
-        if accumulation == 1:
-            return ()
-        if old * accumulation % new:
-            return knobs.InvalidChange(
-                reason=f"the product {old} x {accumulation} of {knob.path} and {others[0].path} "
-                "cannot be kept"
-            )
-        source = self._source_of(others[0])
-        moved = old * accumulation // new
-        return knobs.move(source.document, source.findings, others[0].path, moved)
-
     def plan(self, candidate: Candidate, **more: object) -> MeasurePlan:
         """Plan of one process of `candidate`, with `more` of the plan's fields as given.
 
@@ -708,102 +358,3 @@ def key_of(knob: Knob | Change) -> KnobKey:
 
 def change_of(candidate: Candidate, knob: Knob | Change) -> Change | None:
     return next((c for c in candidate.changes if key_of(c) == key_of(knob)), None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchStep:
-    """Request of a stage, with the state in which it was made."""
-
-    request: TrialRequest | ABTest
-    state: TunerState
-    ahead: Iterable[TrialRequest] = field(default=(), compare=False)
-    """Requests that may follow, for further cards; read once, if at all."""
-
-
-Stage = Generator[SearchStep, Result, TunerState]
-"""Stage of the search: requests in, results out, a new state at the end."""
-T = TypeVar("T")
-Trials = Generator[SearchStep, Result, tuple[TunerState, T]]
-"""Part of a stage that ends with the state and the outcome of its trials."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
-    """End of a search, and why it ended."""
-
-    reason: Literal["done", "baseline-failed", "not-measured", "budget-too-small"]
-    state: TunerState
-    failed: TrialResult | None = None
-    """baseline-failed: the run that did."""
-    needed_s: float | None = None
-    """budget-too-small: the budget that would do."""
-
-
-def make_request(
-    state: TunerState,
-    variant: Variant,
-    purpose: Purpose | None = None,
-    *,
-    ran: Run | None = None,
-    **plan: object,
-) -> TrialRequest:
-    """Request of one short process of `variant`, expected to take as long as `ran` did.
-
-    `plan`: fields of its plan. No kept run will do where the purpose is to confirm.
-    """
-    purpose = purpose or ("whatif" if state.by_hand else "search")
-    return TrialRequest(
-        variant=variant,
-        purpose=purpose,
-        plan=state.plan(variant.candidate, **plan),
-        fresh=purpose == "confirm",
-        expected_s=state.again_s(ran) + variant.extra_s,
-    )
-
-
-def run_trial(
-    state: TunerState,
-    request: TrialRequest,
-    *,
-    kept_s: float | None = None,
-    more_s: float = 0.0,
-    matters: bool = True,
-    ahead: Iterable[TrialRequest] = (),
-) -> Trials[TrialResult | None]:
-    """Run `request`; None if the budget has no room for it, and it is skipped.
-
-    `kept_s`: seconds that stay for a proof, by default the reserve. `more_s`: seconds of what would
-    follow it, for the budget that is named to the user. `ahead`: requests that may follow.
-    """
-    kind: TaskKind = "pass" if request.title else "trial"
-    kind = "quality" if request.purpose == "quality" else kind
-    task = Task(kind, request.variant.label)
-    kept_s = state.reserve_s if kept_s is None else kept_s
-    matters = matters and not state.by_hand
-    if request.expected_s > state.remaining_s - kept_s:
-        needed_s = request.expected_s + more_s
-        return state.skip(task, needed_s, kept_s=kept_s, matters=matters), None
-    result = yield SearchStep(
-        request=replace(request, kept_s=kept_s), state=state, ahead=ahead
-    )
-    state = state.with_result(result)
-    if isinstance(result, SkippedRun):
-        needed_s, stopped = result.needed_s + more_s, result.stopped
-        return state.skip(task, needed_s, matters=matters, stopped=stopped), None
-    assert isinstance(result, TrialResult)
-    return state.done(task), result
-
-
-def run_comparison(
-    state: TunerState, ab_test: ABTest, task: Task, round_s: float, *, matters: bool = True
-) -> Trials[Comparison]:
-    """Run the rounds of `ab_test`; those that the budget cut off are told as skipped."""
-    result = yield SearchStep(request=ab_test, state=state)
-    assert isinstance(result, Comparison)
-    state = state.with_result(result)
-    if result.cut_short:
-        # at least one: where enough count, the last was to repeat a contended one
-        missing = max(1, ab_test.rounds - len(result.counted))
-        rest = task._replace(rest=True)
-        state = state.skip(rest, missing * round_s, matters=matters)
-    return state, result

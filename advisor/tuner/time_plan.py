@@ -7,8 +7,8 @@ what those after it need. This only says beforehand where that leads.
 from typing import NamedTuple
 
 from advisor import numbers
-from advisor.tuner import policy
-from advisor.tuner.state import SearchStep
+from advisor.tuner import policy, reserves
+from advisor.tuner.stages import SearchStep
 
 GATED = ("precision", "timesteps")
 """Kinds whose gain is bought inside a tolerance."""
@@ -51,9 +51,9 @@ def plan_of(step: SearchStep) -> TimePlan:
     it is of a suggestion there is none of them, and no proof.
     """
     state, purpose = step.state, step.request.purpose
-    proof_s = 0.0 if state.by_hand else min(state.proof_s, state.remaining_s)
-    room_s = max(0.0, state.remaining_s - state.search_reserve_s(found=True))
-    usual_s = policy.SEARCH_PROCESSES * state.price_s
+    proof_s = 0.0 if state.by_hand else min(reserves.proof_s(state), state.remaining_s)
+    room_s = max(0.0, state.remaining_s - reserves.search_reserve_s(state, found=True))
+    usual_s = policy.SEARCH_PROCESSES * state.costs.price_s
     search_s = min(usual_s, room_s) if purpose == "search" else 0.0
     rest_s = state.remaining_s - proof_s - search_s
     gated = state.context.consents and bool(state.tunable(*GATED)) and not state.by_hand

@@ -9,11 +9,13 @@ from advisor.executor.requests import TrialRequest, TrialResult, Variant
 from advisor.knobs import precision_choices
 from advisor.knobs.registry import KINDS, LOADER_ARGUMENTS, REGISTRY, KnobSpec, switches
 from advisor.model import Candidate, DecisionCause, Failure, JsonScalar, Knob, Run, leaf_of
-from advisor.tuner import policy
+from advisor.tuner import policy, reserves
 from advisor.tuner.baseline import (
     tidy_steps,
 )
 from advisor.tuner.effects import is_ignored, set_ignored
+from advisor.tuner.moves import with_value
+from advisor.tuner.outcomes import OUT_OF_TIME, NearMiss
 from advisor.tuner.quality_gate import (
     Missing,
     QualityVerdict,
@@ -23,16 +25,8 @@ from advisor.tuner.quality_gate import (
     screen,
 )
 from advisor.tuner.search import is_count, is_turn_of, leave_out, plain_reason, unusable
-from advisor.tuner.state import (
-    OUT_OF_TIME,
-    NearMiss,
-    Stage,
-    Trials,
-    TunerState,
-    change_of,
-    make_request,
-    run_trial,
-)
+from advisor.tuner.stages import Stage, Trials, make_request, run_trial
+from advisor.tuner.state import TunerState, change_of
 
 
 def try_values(
@@ -53,7 +47,7 @@ def try_values(
     followed, seen, unconfirmed = False, "", ""
     rates: list[str] = []
     for number, value in enumerate(values, 1):
-        candidate = state.with_value(knob, value)
+        candidate = with_value(state, knob, value)
         if isinstance(candidate, knobs.InvalidChange):
             state = state.set_verdict(knob, "invalid", f"{plain_reason(candidate)}.")
             continue
@@ -106,7 +100,7 @@ def gated_kept_s(state: TunerState, request: TrialRequest, number: int) -> float
     Where that has no room, the first value of a config's setting runs all the same: it may be
     slower, and then nothing is left to prove.
     """
-    proof_s = state.gated_reserve_s
+    proof_s = reserves.gated_reserve_s(state)
     last = number == 1 and not state.by_hand and not state.is_unproven
     return 0.0 if last and request.expected_s + proof_s > state.remaining_s else proof_s
 
@@ -160,7 +154,7 @@ def requests_of(
     """Requests of values for `knob`; steps are timed over a whole item."""
     whole_batches = int(knob.kind == "timesteps")
     for value in values:
-        candidate = state.with_value(knob, value)
+        candidate = with_value(state, knob, value)
         if isinstance(candidate, Candidate):
             variant = Variant(candidate=candidate, extra_s=start_s(candidate, state.best))
             yield make_request(
@@ -435,7 +429,7 @@ def step_counts(state: TunerState, knob: Knob) -> tuple[list[tuple[int, Candidat
     found: dict[int, Candidate] = {}
     for share in policy.STEP_SHARES:
         value = tidy_steps(original * share)
-        candidate = state.with_value(knob, value)
+        candidate = with_value(state, knob, value)
         if isinstance(candidate, knobs.InvalidChange):
             return list(
                 found.items()

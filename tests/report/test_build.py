@@ -30,7 +30,7 @@ from advisor.model import (
 )
 from advisor.report import bottleneck, build, verdict, view
 from advisor.report.schema import CandidateEntry, Gain, Report
-from advisor.tuner.state import Task
+from advisor.tuner.outcomes import Task
 from tests.executor.made import comparison
 from tests.report.composing import reported
 from tests.runs import a_change, a_run

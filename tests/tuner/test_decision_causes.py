@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 
 from advisor.model import OUTCOMES, DecisionCause, TaskKind
-from advisor.tuner.state import TASKS
+from advisor.tuner.outcomes import TASKS
 from tests.report.composing import reported
 from tests.support.simulator.search import formula_search, on_formula
 from tests.tuner.configs import TEST

@@ -12,9 +12,10 @@ import pytest
 from advisor import tuner as strategy
 from advisor.history import History
 from advisor.model import Failure, Run, Trial
+from advisor.tuner.outcomes import Task
 from advisor.tuner.pipeline import next_request
 from advisor.tuner.search import decide_workers, ran_alone, start_grid
-from advisor.tuner.state import SearchStep, Task
+from advisor.tuner.stages import SearchStep
 from advisor.tuner.throughput_model import Point, ThroughputModel
 from tests.support.simulator.engine import RecordedEngine, Values
 from tests.support.simulator.formula import Formula

@@ -7,7 +7,9 @@ import pytest
 from advisor.executor.requests import Variant
 from advisor.model import Purpose
 from advisor.settings import Workload
-from advisor.tuner.state import SearchStep, TunerState, make_request
+from advisor.tuner.costs import ProcessCosts
+from advisor.tuner.stages import SearchStep, make_request
+from advisor.tuner.state import TunerState
 from advisor.tuner.time_plan import plan_of
 from tests.runs import a_run
 from tests.tuner.test_values_of_a_knob import CONTEXT
@@ -20,7 +22,7 @@ def begun(price_s: float, purpose: Purpose = "search", **workload: object) -> Se
         context=replace(CONTEXT, workload=declared, budget_s=300.0),
         remaining_s=300.0 - 2 * price_s,
         originals=(a_run(wall_s=price_s), a_run(wall_s=price_s)),
-        costs_s=(price_s, price_s),
+        costs=ProcessCosts(seconds=(price_s, price_s)),
         by_hand=purpose == "whatif",
     )
     return SearchStep(request=make_request(state, Variant(), purpose), state=state)

@@ -10,7 +10,9 @@ from advisor.executor.requests import TrialRequest, TrialResult
 from advisor.model import Candidate, Knob
 from advisor.objective import THROUGHPUT
 from advisor.settings import Workload
-from advisor.tuner.state import Source, TunerState, TuningContext
+from advisor.tuner.context import Source, TuningContext
+from advisor.tuner.moves import with_value
+from advisor.tuner.state import TunerState
 from advisor.tuner.value_trials import try_values
 from tests.runs import a_run
 from tests.support.simulator.engine import RecordedEngine
@@ -95,7 +97,7 @@ def test_what_moved_along_goes_back_with_the_knob() -> None:
 
 
 def candidate(now: TunerState, kind: str, value: int) -> Candidate:
-    moved = now.with_value(knob_of(kind), value)
+    moved = with_value(now, knob_of(kind), value)
     assert isinstance(moved, Candidate)
     return moved
 

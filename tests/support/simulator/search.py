@@ -15,9 +15,11 @@ from advisor.model import Candidate, Decision, Failure, Run, Trial
 from advisor.objective import THROUGHPUT, Objective
 from advisor.settings import Workload
 from advisor.tuner.confirm import proven_candidate
+from advisor.tuner.context import Source, TuningContext
 from advisor.tuner.decisions import decisions
 from advisor.tuner.pipeline import pipeline
-from advisor.tuner.state import Result, Source, Stop, TunerState, TuningContext
+from advisor.tuner.stages import Stop
+from advisor.tuner.state import Result, TunerState
 from tests.support.simulator.engine import QUIET_MACHINE, Noise, RecordedEngine
 from tests.support.simulator.formula import Formula
 
