@@ -22,7 +22,7 @@ from rich.console import Console
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from advisor.executor.comparison import Comparison, Round  # noqa: E402
+from advisor.executor.comparison import Comparison  # noqa: E402
 from advisor.executor.requests import (  # noqa: E402
     AFTER,
     BEFORE,
@@ -31,6 +31,7 @@ from advisor.executor.requests import (  # noqa: E402
     TrialResult,
     Variant,
 )  # fmt: skip
+from advisor.executor.rounds import Round  # noqa: E402
 from advisor.gate import report as gate_report  # noqa: E402
 from advisor.model import MeasurePlan  # noqa: E402
 from advisor.objective import THROUGHPUT  # noqa: E402

@@ -11,7 +11,7 @@ import pytest
 from advisor.__main__ import dispatch
 from advisor.commands.compare import differing, ranking
 from advisor.errors import FAILURE_EXIT_CODES, UsageError
-from advisor.executor.comparison import work_differences
+from advisor.executor.equal_units import work_differences
 from advisor.model import Effects
 from tests import warm
 from tests.runs import a_run

@@ -18,7 +18,8 @@ from advisor.analysis import trend
 from advisor.commands import invocation, output
 from advisor.commands.measuring import measuring_of, node_of, program_of
 from advisor.errors import BudgetTooSmallError, TrialFailedError, UsageError
-from advisor.executor.comparison import UNDER_LOAD, Comparison, work_differences
+from advisor.executor.comparison import UNDER_LOAD, Comparison
+from advisor.executor.equal_units import work_differences
 from advisor.executor.executor import Executor
 from advisor.executor.requests import ABTest, SkippedRun, TrialRequest, Variant
 from advisor.gate import referee

@@ -9,7 +9,7 @@ from typing import Any
 from advisor import numbers
 from advisor.commands import invocation, output
 from advisor.commands.measuring import MeasuringCall, measuring_of, node_of
-from advisor.executor.comparison import neighbours
+from advisor.executor.background_load import neighbours
 from advisor.machine import target
 from advisor.model import TRAINING_STEPS, Candidate, Failure, MeasurePlan, Run, RunPhase
 from advisor.objective import METRICS

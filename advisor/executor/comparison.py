@@ -1,105 +1,33 @@
-"""Comparison of variants in interleaved rounds, with intervals.
-
-A round runs every arm once, in fresh processes. The order flips with every counted round, so
-that a machine that becomes slower favours no arm. A round in which others used the machine runs
-again as a whole, in the same order: to repeat the slowed arm alone would favour it.
+"""Comparison of variants by their rounds: what a gain rests on, and its bounds.
 
 Load only slows. That is used where quiet rounds are too few: a gain is at least what it is while
 the candidate was slowed, so the lower bound may rest on rounds that no upper bound can rest on.
 """
 
-import itertools
 import math
 import operator
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from advisor import numbers, stats
-from advisor.errors import NodeLostError
-from advisor.executor.requests import AFTER, BEFORE, ABTest, TrialResult, contended
+from advisor.executor.background_load import alike, contended_arms, is_watched, neighbours
+from advisor.executor.requests import AFTER, ABTest, TrialResult
+from advisor.executor.rounds import Round, Rounds, collapsed, runs_of
 from advisor.model import Failure, Interval, Neighbour, Run
 from advisor.objective import Objective
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
-    """One run of every arm, or up to a failed one."""
-
-    number: int
-    runs: Mapping[str, TrialResult]
-    contended: str | None = None
-    """Reason why it does not count."""
-    failed: bool = False
-    """An arm failed; no later round."""
-
-
-Rounds = Sequence[Round]
-Turns = Sequence[tuple[str, int]]
-"""Arms of a round in order, each with the round's number, from 1."""
-
-
-def interleaved(
-    arms: Sequence[str],
-    run: Callable[[Sequence[Turns]], Sequence[dict[str, TrialResult]]],
-    *,
-    contended: Callable[[Mapping[str, TrialResult]], str | None],
-    failed: Callable[[TrialResult], bool] = lambda _: False,
-    at_once: Callable[[], int] = lambda: 1,
-) -> Iterator[Round]:
-    """Run rounds until the caller stops.
-
-    `run` takes `at_once` rounds and returns the runs of each, up to a failed one. `contended`
-    returns why a whole round does not count, or None. Rounds of a lost node begin again.
-    """
-    orders: Iterator[tuple[str, ...]] = itertools.cycle(
-        [tuple(arms), tuple(reversed(arms))]
-    )
-    numbers = itertools.count(1)
-    while True:
-        wave = list(zip(itertools.islice(orders, max(1, at_once())), numbers, strict=False))
-        try:
-            runs = run([[(arm, number) for arm in order] for order, number in wave])
-        except NodeLostError as lost:
-            if not lost.again:
-                raise
-            orders = itertools.chain([order for order, _ in wave], orders)
-            continue
-        again = []
-        for (order, number), runs_by_arm in zip(wave, runs, strict=True):
-            if any(map(failed, runs_by_arm.values())):
-                yield Round(number=number, runs=runs_by_arm, failed=True)
-                return
-            reason = contended(runs_by_arm)
-            yield Round(number=number, runs=runs_by_arm, contended=reason)
-            if reason is not None:
-                again.append(order)
-        if again:
-            orders = itertools.chain(again, orders)
-
-
-__all__ = ["AFTER", "BEFORE", "Comparison"]
-
-ALIKE = 0.25
-"""Largest load difference of equally contended arms, in CPUs or as a share."""
 FEWEST = 2
 """Rounds that an interval needs, and runs that tell a speed."""
 WON = 4
 """Rounds that, all won, make a gain likely: of equal arms one in 16 tests wins four."""
-COLLAPSED = 2.0
-"""A run collapsed if the others of its arm are so many times as fast."""
-MOST_COLLAPSED = 4
-"""Most collapsed runs of an arm that add rounds; more are no accident."""
-
 PROBE_MARGIN = 2.0
 """True cost of the hooks over the cost that they measure of themselves, at most."""
 MOST_OURS = 0.5
 """Largest share of a gain that is put down to the probe."""
-
 WIDEST = 300.0
 """Largest log gain: a few rounds that differ wildly bound nothing."""
-
 UNDER_LOAD = "Some rounds ran under background load; rerun on an idle machine."
 
 
@@ -355,11 +283,6 @@ class Comparison:
         return objective.metric.gain(before, after) > 1 + smallest_gain
 
 
-def runs_of(rounds: Rounds, arm: str) -> tuple[Run, ...]:
-    """Successful runs of one arm."""
-    return tuple(run for round_ in rounds if (run := round_.runs[arm].run) is not None)
-
-
 def as_gains(log_gains: Interval) -> Interval:
     """An interval of log gains as one of gains; bounds stay finite."""
     logs = (log_gains.estimate, log_gains.low, log_gains.high)
@@ -389,115 +312,3 @@ def chained(parts: Sequence[Comparison], objective: Objective) -> Interval | Non
     whole, rounds = sum(logs), min(step.n for step in steps)
     log_gain = Interval(estimate=whole, low=whole - below, high=whole + above, n=rounds)
     return as_gains(log_gain)
-
-
-def collapsed(rates: Sequence[float]) -> int:
-    """Number of rates below half the others' median."""
-    found = 0
-    for place, rate in enumerate(rates):
-        others = [*rates[:place], *rates[place + 1 :]]
-        found += bool(others) and rate * COLLAPSED < statistics.median(others)
-    return found
-
-
-def rounds_wanted(planned: int, runs: Mapping[str, Sequence[float]]) -> int:
-    """Rounds that outlive the collapsed runs so far.
-
-    At least `planned`: one collapsed run decides six rounds. Only the worse arm's number
-    of collapses is used, so bounds hold as if fixed before.
-    """
-    collapses = max(collapsed(rates) for rates in runs.values())
-    if not collapses or collapses > MOST_COLLAPSED:
-        return planned
-    return max(planned, stats.pairs_that_outlive(collapses))
-
-
-def alike(runs: Mapping[str, TrialResult]) -> bool:
-    """True if all arms had about the same load."""
-    return loads_alike(
-        [a.run.disturbance.others_cpus for a in runs.values() if a.run is not None]
-    )
-
-
-def loads_alike(others_cpus: Sequence[float | None]) -> bool:
-    """True if loads are nearly equal, and none is unknown."""
-    loads = [cpus for cpus in others_cpus if cpus is not None]
-    if not loads or len(loads) < len(others_cpus):
-        return False
-    return max(loads) - min(loads) <= max(ALIKE, ALIKE * max(loads))
-
-
-def is_watched(runs: Mapping[str, TrialResult]) -> bool:
-    """True if the load beside one of these runs is known."""
-    return any(a.run and a.run.disturbance.disturbed is not None for a in runs.values())
-
-
-def contended_arms(runs: Mapping[str, TrialResult], *, watched: bool = False) -> str | None:
-    """Names of a round's arms that are not known to have run undisturbed.
-
-    `watched`: this machine tells the load beside other runs, so an arm without a reading is no
-    quiet one. Where it tells of none, an unknown load is all that there is.
-    """
-
-    def counts(run: Run) -> bool:
-        return contended(run) or (watched and run.disturbance.disturbed is None)
-
-    names = [arm for arm, attempt in runs.items() if attempt.run and counts(attempt.run)]
-    return ", ".join(names) or None
-
-
-def neighbours(runs: Sequence[Run]) -> tuple[Neighbour, ...]:
-    """Programs beside `runs` with their highest load, busiest first."""
-    beside = (other for run in runs for other in run.disturbance.who)
-    busiest = {other.name: other for other in sorted(beside, key=lambda other: other.cpus)}
-    return tuple(sorted(busiest.values(), key=lambda other: -other.cpus))
-
-
-TOLERANCE = 0.05
-"""Relative difference of counts that is none: a window may end amid an item."""
-
-
-def work_differences(first: Sequence[Run], other: Sequence[Run]) -> list[str]:
-    """Sentences on different work for the same unit.
-
-    Empty if equal. Only what all of a variant's runs agree on counts: inputs of changing
-    length, or a figure that one run lacks, are no difference.
-    """
-    sentences = []
-    for name, read in FACTS.items():
-        old, new = _constant(first, read), _constant(other, read)
-        if old is not None and new is not None and not _same(old, new):
-            sentences.append(f"{name}: {_shown(old)} against {_shown(new)}")
-    return sentences
-
-
-FACTS: dict[str, Callable[[Run], object | None]] = {
-    "unit": lambda run: run.unit,
-    "counted as": lambda run: run.way or None,
-    "kind of step": lambda run: run.step_kind,
-    "items of the dataset": lambda run: run.effects.data_items,
-    "forwards for one unit": lambda run: run.effects.forwards_per_unit,
-    "shape of the inputs": lambda run: run.effects.input_shapes or None,
-    "units of the whole run": lambda run: (
-        (run.whole_units or None) if run.to_its_end else None
-    ),
-}
-
-
-def _constant(runs: Sequence[Run], read: Callable[[Run], object | None]) -> object | None:
-    values = [read(run) for run in runs]
-    return (
-        values[0] if values and all(_same(values[0], value) for value in values) else None
-    )
-
-
-def _same(old: object | None, new: object | None) -> bool:
-    if isinstance(old, (int, float)) and isinstance(new, (int, float)):
-        return abs(new - old) <= TOLERANCE * max(abs(old), abs(new))
-    return old == new
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, tuple):
-        return ", ".join(map(str, value))
-    return f"{value:g}" if isinstance(value, (int, float)) else str(value)

@@ -17,17 +17,8 @@ from functools import partial
 from typing import Protocol
 
 from advisor.errors import InterruptedByUserError, NodeLostError
-from advisor.executor.comparison import (
-    Comparison,
-    Round,
-    Turns,
-    alike,
-    contended_arms,
-    interleaved,
-    is_watched,
-    rounds_wanted,
-    runs_of,
-)
+from advisor.executor.background_load import alike, contended_arms, is_watched
+from advisor.executor.comparison import Comparison
 from advisor.executor.engines import Engine
 from advisor.executor.requests import (
     ABTest,
@@ -38,6 +29,7 @@ from advisor.executor.requests import (
     Variant,
     contended,
 )
+from advisor.executor.rounds import Round, Turns, interleaved, rounds_wanted, runs_of
 from advisor.executor.run_cache import MOVED, RunCache
 from advisor.machine.recording import same_uuid
 from advisor.model import Failure, Interval, Run, Trial

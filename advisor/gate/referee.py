@@ -22,11 +22,11 @@ from pathlib import Path
 from advisor import numbers, quality
 from advisor.commands import output
 from advisor.errors import UsageError
-from advisor.executor.comparison import work_differences
 from advisor.executor.engines import EngineSettings
 from advisor.executor.engines.joint import make_engine
 from advisor.executor.engines.scratch_dir import cancellable, scratch_folder
 from advisor.executor.engines.turn import taken
+from advisor.executor.equal_units import work_differences
 from advisor.gate import checkout, config, setup_step, verdict
 from advisor.gate.comparison import FigureComparison
 from advisor.gate.process import ProcessRunner

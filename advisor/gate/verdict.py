@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, get_args
 
 from advisor import stats
-from advisor.executor.comparison import loads_alike
+from advisor.executor.background_load import loads_alike
 from advisor.gate import checkout
 from advisor.gate.comparison import THROUGHPUT, ComparisonKey, FigureComparison
 from advisor.gate.schema import (

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from advisor import __version__, numbers
-from advisor.executor.comparison import AFTER, BEFORE, Comparison
-from advisor.executor.requests import COMMAND_LINE, TrialResult
+from advisor.executor.comparison import Comparison
+from advisor.executor.requests import AFTER, BEFORE, COMMAND_LINE, TrialResult
 from advisor.machine.target import Target
 from advisor.model import Candidate, Change, Failure, Run
 from advisor.objective import METRICS, THROUGHPUT, Objective

@@ -12,8 +12,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Literal, Self, TextIO
 
 from advisor import numbers
-from advisor.executor.comparison import AFTER, Comparison
-from advisor.executor.requests import TrialResult
+from advisor.executor.comparison import Comparison
+from advisor.executor.requests import AFTER, TrialResult
 from advisor.machine.contention import in_words
 from advisor.model import Failure, Interval, Run
 from advisor.objective import THROUGHPUT

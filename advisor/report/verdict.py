@@ -7,18 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor import numbers
-from advisor.executor.comparison import (
-    AFTER,
-    BEFORE,
-    FEWEST,
-    UNDER_LOAD,
-    Comparison,
-    chained,
-    neighbours,
-    runs_of,
-)
+from advisor.executor.background_load import neighbours
+from advisor.executor.comparison import FEWEST, UNDER_LOAD, Comparison, chained
 from advisor.executor.executor import Executor
-from advisor.executor.requests import contended
+from advisor.executor.requests import AFTER, BEFORE, contended
+from advisor.executor.rounds import runs_of
 from advisor.knobs.discovery import Followed
 from advisor.knobs.registry import REGISTRY
 from advisor.machine.target import Target

@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from advisor import stats
-from advisor.executor.comparison import AFTER, BEFORE, MOST_COLLAPSED, Comparison
-from advisor.executor.requests import ABTest, Variant
+from advisor.executor.comparison import Comparison
+from advisor.executor.requests import AFTER, BEFORE, ABTest, Variant
+from advisor.executor.rounds import MOST_COLLAPSED
 from advisor.model import Candidate, Failure, Run, TaskKind
 from advisor.tuner import output_check, policy, reserves
 from advisor.tuner.outcomes import Task

@@ -14,8 +14,14 @@ from statistics import fmean, median, stdev
 from typing import NamedTuple
 
 from advisor import numbers, quality
-from advisor.executor.comparison import AFTER, BEFORE
-from advisor.executor.requests import ABTest, CommandName, TrialRequest, Variant
+from advisor.executor.requests import (
+    AFTER,
+    BEFORE,
+    ABTest,
+    CommandName,
+    TrialRequest,
+    Variant,
+)
 from advisor.model import Candidate, Failure, MeasurePlan, Run
 from advisor.tuner import output_check, policy, reserves
 from advisor.tuner.outcomes import Task

@@ -18,8 +18,8 @@ from typing import Literal, NamedTuple, Self
 
 from advisor import knobs, numbers
 from advisor.analysis import trend
-from advisor.executor.comparison import COLLAPSED
 from advisor.executor.requests import TrialRequest, TrialResult, Variant
+from advisor.executor.rounds import COLLAPSED
 from advisor.machine.readings import GIB
 from advisor.model import UNFINISHED, Candidate, Failure, Knob, Run, WorkDifference
 from advisor.tuner import (

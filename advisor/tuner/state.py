@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Self, TypeGuard
 
 from advisor import numbers
-from advisor.executor.comparison import AFTER, COLLAPSED, Comparison
-from advisor.executor.requests import KnobKey, SkippedRun, TrialResult
+from advisor.executor.comparison import Comparison
+from advisor.executor.requests import AFTER, KnobKey, SkippedRun, TrialResult
+from advisor.executor.rounds import COLLAPSED
 from advisor.knobs.discovery import Followed
 from advisor.model import (
     SAMPLER_FORWARDS,

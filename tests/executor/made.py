@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from advisor.executor.comparison import AFTER, BEFORE, Comparison, Round
-from advisor.executor.requests import ABTest, TrialRequest, TrialResult, Variant
+from advisor.executor.comparison import Comparison
+from advisor.executor.requests import AFTER, BEFORE, ABTest, TrialRequest, TrialResult, Variant
+from advisor.executor.rounds import Round
 from advisor.model import Disturbance, MeasurePlan, Run
 from tests.runs import a_run
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from advisor import stats
-from advisor.executor.comparison import AFTER, BEFORE, MOST_COLLAPSED, collapsed, rounds_wanted
+from advisor.executor.requests import AFTER, BEFORE
+from advisor.executor.rounds import MOST_COLLAPSED, collapsed, rounds_wanted
 from advisor.model import Failure, Run, Trial
 from advisor.objective import THROUGHPUT
 from advisor.report import verdict

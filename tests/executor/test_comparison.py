@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from advisor import stats
-from advisor.executor.comparison import Comparison, Turns, chained, interleaved
+from advisor.executor.comparison import Comparison, chained
+from advisor.executor.rounds import Turns, interleaved
 from advisor.model import Disturbance
 from advisor.objective import THROUGHPUT
 from tests.executor.made import compared, comparison

@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from advisor.executor.comparison import Comparison, Round
+from advisor.executor.comparison import Comparison
 from advisor.executor.requests import AFTER, BEFORE, ABTest, TrialRequest, TrialResult, Variant
+from advisor.executor.rounds import Round
 from advisor.model import Failure, MeasurePlan, Purpose
 from advisor.report import progress
 from advisor.report.progress import Progress, is_terminal

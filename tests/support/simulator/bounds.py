@@ -16,8 +16,9 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from advisor.executor.comparison import AFTER, BEFORE, Comparison, Round
-from advisor.executor.requests import ABTest, TrialRequest, TrialResult, Variant
+from advisor.executor.comparison import Comparison
+from advisor.executor.requests import AFTER, BEFORE, ABTest, TrialRequest, TrialResult, Variant
+from advisor.executor.rounds import Round
 from advisor.model import MeasurePlan, Run
 from advisor.objective import THROUGHPUT
 from advisor.stats import noise_band
