@@ -41,7 +41,9 @@ class Guard:
 
 
 REFEREE = "advisor/gate/referee.py"
-SAME_WORK = Cut(REFEREE, "for each in same_work.differences(base, head[-1]):", "for each in ():")
+SAME_WORK = Cut(
+    REFEREE, "for difference in same_work.differences(base, head[-1]):", "for difference in ():"
+)
 FACTS = Cut(REFEREE, "for sentence in work_differences(base, head):", "for sentence in ():")
 PAIRS = Cut(
     "advisor/gate/verdict.py",
