@@ -177,11 +177,11 @@ def _from_loaders(log: EventLog, series: StepSeries) -> list[Fed]:
     Where another thread fetches ahead, the order of events does not tell which batches were
     skipped. Each step is then given an equal whole number of them.
     """
-    lead, in_turn, loaders = train_loaders(log.hooked())
-    if lead is None:
+    feeding = train_loaders(log.hooked())
+    if feeding is None:
         return []
-    batches = log.batches(in_turn)
-    if log.loader(lead).other_thread:
+    batches = log.batches(feeding.in_turn)
+    if log.loader(feeding.lead).other_thread:
         passes = round(series.accumulation or 1.0)
         many = passes * max(1, round(len(batches) / passes / len(series.bounds)))
         ends = [bound for bound in series.bounds for _ in range(many)]
@@ -195,9 +195,9 @@ def _from_loaders(log: EventLog, series: StepSeries) -> list[Fed]:
     steps = len(series.bounds)
     if not fed or (steps >= 4 and fed[-1].time < series.bounds[steps // 2]):
         return []
-    series.loader, series.loaders = lead, loaders
+    series.loader, series.loaders = feeding.lead, feeding.all
     series.source = "items of the train loader's batches"
-    series.batch = most_common([batch.items for batch in log.batches({lead})])
+    series.batch = most_common([batch.items for batch in log.batches({feeding.lead})])
     return fed
 
 
