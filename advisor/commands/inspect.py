@@ -153,6 +153,7 @@ def default_of(knob: Knob, document: Document | None) -> str | None:
 
 
 def as_json(inspected: Sequence[Inspected]) -> dict[str, Any]:
+    """What `--json` prints: knobs, look-alikes and links of all documents, and each document."""
     content: dict[str, Any] = {"knobs": [], "traps": [], "links": [], "documents": []}
     for one in inspected:
         findings = one.findings

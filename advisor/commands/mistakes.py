@@ -41,6 +41,7 @@ ELSEWHERE = {
 NOTEBOOK = ".ipynb"
 SCRIPTS = {".sh", ".bash"}
 READS = re.compile(r"\b(argv|argparse|getopt|optparse)\b")
+"""Words of a script that reads its arguments, by Python's own means."""
 PASSES_ON = re.compile(r"\bparse_known_args\b")
 """A parser that leaves unknown options to somebody else."""
 ALONE = {"torch", "torchvision", "torchaudio", "numpy", "yaml", "PIL", "tqdm"}
@@ -479,10 +480,8 @@ def named_twice(paths: Sequence[Path], call: Typed) -> str:
         first = by_file.setdefault(os.path.realpath(path), path)
         if first is not path:
             beside = "" if first == path else f", also as {first}"
-            words = list(call.words)
-            words.reverse()
-            words.remove(str(path))
-            words.reverse()
+            last = len(call.words) - 1 - call.words[::-1].index(str(path))
+            words = (*call.words[:last], *call.words[last + 1 :])
             once = shlex.join(("gpu-advisor", call.name, *words))
             return f"{path} is named twice{beside}. Write `{once} ...`."
     return ""

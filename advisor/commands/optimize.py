@@ -30,8 +30,8 @@ from advisor.tuner.confirm import proven_candidate
 from advisor.tuner.context import Source, TuningContext
 from advisor.tuner.decisions import decisions
 from advisor.tuner.pipeline import next_request
-from advisor.tuner.stages import Stop
-from advisor.tuner.state import Result
+from advisor.tuner.stages import SearchStep, Stop
+from advisor.tuner.state import Result, TunerState
 from advisor.tuner.time_plan import plan_of
 
 
@@ -121,6 +121,7 @@ def tune(args: argparse.Namespace, command: list[str] | None) -> Report:
             started, earlier_calls=not args.fresh, several=True
         )
         lab = stack.enter_context(executor)
+        # while versions are held: the reference of quality is kept beside them
         call.context = context_of(call)
         problem: AdvisorError | None = None
         stop: Stop | None = None
@@ -159,6 +160,39 @@ BEFORE_PLAN = ("baseline", "effects")
 """Purposes of trials that show what there is to search."""
 
 
+class Narrator:
+    """Says on stderr what a search does next, and what it left out."""
+
+    def __init__(self, measuring: MeasuringCall) -> None:
+        self._measuring = measuring
+        self._stage = ""
+        self._left_out: set[str] = set()
+        """Told already."""
+        self._planned = False
+
+    def tell_left_out(self, state: TunerState) -> None:
+        """Tell of each variant that was left out since."""
+        for entry in state.left_out:
+            if entry.text not in self._left_out:
+                self._left_out.add(entry.text)
+                self._measuring.progress.note(f"left out: {entry.text}")
+
+    def tell_stage(self, step: SearchStep) -> None:
+        """Tell where a stage begins: before it what the baselines showed, and the plan once."""
+        purpose, listener = step.request.purpose, self._measuring.progress
+        if purpose == self._stage:
+            return
+        if self._stage == "baseline":
+            gpus = self._measuring.machine.gpus
+            if unused := verdict.unused_gpu(step.state.originals, gpus):
+                listener.note(unused)
+        if not self._planned and purpose not in BEFORE_PLAN:
+            listener.note(plan_of(step).sentence)
+            self._planned = True
+        self._stage = purpose
+        listener.stage(purpose)
+
+
 @dataclass(kw_only=True)
 class TuningCall:
     """Program, places and answers of a call; its first run may correct the target."""
@@ -187,37 +221,21 @@ class TuningCall:
         The tuner remembers nothing. Each time it gets all answers so far and says what to ask
         next, so that an interrupted call is reported from what it has.
         """
-        stage, measuring = "", self.measuring
-        told: set[str] = set()
-        planned = False
+        narrator = Narrator(self.measuring)
         while True:
             turn = next_request(self.context, self.answers)
-            for text in (
-                each.text for each in turn.state.left_out if each.text not in told
-            ):
-                measuring.progress.note(f"left out: {text}")
-                told.add(text)
+            narrator.tell_left_out(turn.state)
             if isinstance(turn, Stop):
                 return turn
-            if turn.request.purpose != stage:
-                unused = verdict.unused_gpu(turn.state.originals, measuring.machine.gpus)
-                if stage == "baseline" and unused:
-                    measuring.progress.note(unused)
-                if not planned and turn.request.purpose not in BEFORE_PLAN:
-                    measuring.progress.note(plan_of(turn).sentence)
-                    planned = True
-                stage = turn.request.purpose
-                measuring.progress.stage(stage)
+            narrator.tell_stage(turn)
             self.answers.append(lab.answer(turn.request, turn.ahead))
-            if stage == "baseline":
+            if turn.request.purpose == "baseline":
                 self.correct(self.answers[-1])
 
     def correct(self, answer: Result) -> None:
         """Take memory and precisions of the card that ran."""
-        run, measuring = (
-            answer.run if isinstance(answer, TrialResult) else None,
-            self.measuring,
-        )
+        measuring = self.measuring
+        run = answer.run if isinstance(answer, TrialResult) else None
         if run is None or not run.cards:
             return
         aimed = target.computed_on(measuring.target, measuring.machine, run.cards[0])
@@ -425,7 +443,7 @@ def conclude(
 
 
 def without_budget(words: Sequence[str]) -> list[str]:
-    """Options of this call to go on with a larger budget."""
+    """The call's words without those that a call with a larger budget would not repeat."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--budget")
     parser.add_argument("--wait")
@@ -434,6 +452,7 @@ def without_budget(words: Sequence[str]) -> list[str]:
 
 
 def diff_of(program: Program, winner: Candidate) -> str:
+    """Changes of all configs as one diff, secrets masked; empty without any."""
     diffs = []
     for config in program.configs:
         new = program.content(config, winner)
@@ -444,7 +463,10 @@ def diff_of(program: Program, winner: Candidate) -> str:
 
 
 def write_tuned(call: TuningCall, winner: Candidate) -> tuple[Path, ...]:
-    """Write the tuned configs, all or none; return their paths."""
+    """Write the tuned configs, all or none; return their paths.
+
+    Where one cannot be written, those before it are taken back, and so are their kept originals.
+    """
     done: list[Path] = []
     with contextlib.ExitStack() as undo:
         for config, versions in zip(call.asked.configs, call.versions, strict=False):

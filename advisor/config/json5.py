@@ -77,9 +77,8 @@ class _Reader:
             self.skip()
             if not self._takes(":"):
                 self.refuse("a colon should stand behind a key")
-            members[place] = list(
-                self.value(place, depth + 1)
-            )  # of equal keys the last counts
+            # of equal keys the last counts
+            members[place] = list(self.value(place, depth + 1))
         for leaves in members.values():
             yield from leaves
 

@@ -270,9 +270,8 @@ def _regressions(
             spent = level(len(sample.values), "regression")
             allowed = spent / max(1, workloads - already - len(regressions))
             if key not in regressions and sample.regresses(allowed):
-                decided_at = allowed or level(
-                    len(sample.values), "pass"
-                )  # evident by itself
+                # without a share left it was evident by itself
+                decided_at = allowed or level(len(sample.values), "pass")
                 proven[key] = _judgement(
                     "regression", sample.values, decided_at, decided_at
                 )

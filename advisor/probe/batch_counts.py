@@ -77,9 +77,7 @@ class Count:
         if any(after - before != 1 for before, after in zip(values, values[1:])):
             return None
         passes = Counter(update for update, _ in self._seen)
-        whole = sorted(passes)[
-            1:-1
-        ]  # it was found within the first, and the last may go on
+        whole = sorted(passes)[1:-1]  # it was found in the first, and the last may go on
         return float(median(passes[update] for update in whole)) if whole else None
 
 

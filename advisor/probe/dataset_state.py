@@ -72,6 +72,7 @@ def read(roots: dict[str, Any]) -> State:
             if is_own:
                 state[path] = ("value", plain)
             elif not path.rpartition(".")[-1].startswith("_"):
+                # of a library's object: what the program told it, as the size of a crop
                 state[path] = ("setting", plain)
         elif is_own and type(value) is itertools.count:
             state[path] = ("value", hash(repr(value)))
@@ -455,12 +456,9 @@ def _attributes(value: Any, kind: type) -> Iterator[tuple[str, Any, bool]]:
             name: part for name, part in attributes.items() if name not in OF_TORCH
         }
     for name, part in attributes.items():
+        # what torch keeps to itself, it restores in workers
         if not torchs or not str(name).startswith("_") or _is_own(type(part)):
-            yield (
-                str(name),
-                part,
-                is_own,
-            )  # what torch keeps to itself, it restores in workers
+            yield str(name), part, is_own
     for function in _methods(kind) if is_own else ():
         yield from _named(function)
 

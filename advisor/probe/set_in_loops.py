@@ -261,9 +261,8 @@ class _Look:
         if isinstance(function, ast.Attribute):
             owner, name = scope.value(function.value), function.attr
             reached = self._state.reaches(owner)
-            in_place = name.endswith("_") and not name.startswith(
-                "_"
-            )  # as `tensor.fill_()`
+            # as `tensor.fill_()`
+            in_place = name.endswith("_") and not name.startswith("_")
             if name in self._state.methods:
                 yield from {name} if reached is not False else ()
             elif name in CHANGING or (in_place and reached):

@@ -19,7 +19,11 @@ from pathlib import Path
 from typing import Any
 
 APART = ("sh", "-c", 'exec 3<&0; "$@" <&3 3<&- & exec 3<&- <&-; wait "$!"', "sh")
-"""Start a command as a grandchild: Ray kills a worker's children before they tidy up."""
+"""Start a command as a grandchild: Ray kills a worker's children before they tidy up.
+
+A shell starts it in the background and waits. Its input goes by way of descriptor 3, since a shell
+gives what runs in the background an empty one.
+"""
 SET_BY_RAY = ("OMP_NUM_THREADS",)
 """Variables that Ray sets in a worker, not the user."""
 SOON_S, SAY_S = 3.0, 10.0
@@ -29,6 +33,7 @@ PIECE = 1 << 16
 LAST_WORDS_S = 5.0
 """Longest wait for the rest of the agent's errors after its end."""
 TRIES = 3
+"""Actors that are asked for, if a node dies before one has started."""
 
 
 class Pipe:
