@@ -22,7 +22,7 @@ from typing import Any, Iterator
 
 from . import call_sites, source_code
 from .copied_weights import variables_of
-from .dataset_state import HOLDERS
+from .dataset_walk import HOLDERS
 from .session import Session
 from .source_code import last_name, leaves_loop, parts_of
 

@@ -21,7 +21,7 @@ from statistics import median
 from typing import Any, Iterator
 
 from . import call_sites
-from .dataset_state import globals_of
+from .dataset_walk import globals_of
 from .session import Session
 
 # By judgement: copies show in the first updates, and later steps must cost nothing.

@@ -8,7 +8,7 @@ import functools
 import os
 import sys
 import types
-from typing import Any, Iterator, NamedTuple
+from typing import Any, Iterator
 
 from . import call_sites, source_code
 
@@ -23,37 +23,6 @@ SHARED = ("multiprocessing", "ctypes", "mmap", "_thread", "threading", "logging"
 """Modules whose objects are shared with copies, or tell nothing."""
 UNKNOWN: Any = object()
 """Value of an expression that only running it would tell."""
-
-
-class Settable(NamedTuple):
-    """What the making of items reads, so that whoever sets it changes items."""
-
-    objects: dict[int, bool]
-    """Objects that the dataset reaches, by their ids, and whether their class is a library's."""
-    whole: bool
-    """They are all known: a dataset of many parts is known by its first ones."""
-    attributes: set[str]
-    """Attributes of theirs that the program's code for making items reads."""
-    methods: set[str]
-    """Methods that set state beside it."""
-    variables: set[tuple[int, str]]
-    """Variables outside that it reads: id of their module's dictionary, or 0, and name."""
-    sets: bool
-    """Making an item sets something that lasts."""
-
-    def reaches(self, value: Any) -> bool | None:
-        """True for what the dataset reaches; None where that cannot be told."""
-        if value is UNKNOWN or isinstance(value, types.ModuleType):
-            return None
-        if type(value).__module__.startswith(SHARED) or is_shared(value):
-            return False
-        return True if id(value) in self.objects else None if not self.whole else False
-
-    def is_set(self, owner: Any, name: str) -> bool:
-        """Return True if setting the attribute of that owner changes what items are made of."""
-        reached = self.reaches(owner)
-        of_library = reached and self.objects[id(owner)]
-        return reached is not False and (bool(of_library) or name in self.attributes)
 
 
 def is_shared(value: Any) -> bool:

@@ -18,7 +18,8 @@ from typing import Any, Iterator
 
 from . import call_sites, source_code
 from .copied_weights import variables_of
-from .loop_code import UNKNOWN, Settable
+from .item_making import Settable
+from .loop_code import UNKNOWN
 
 # By judgement: what a loop sets stands near, and looking must not slow the first batch.
 CALLS, FOLLOWED = 3, 50

@@ -26,6 +26,7 @@ from . import (
     batches,
     copied_weights,
     dataset_state,
+    item_making,
     loop_code,
     mixed_losses,
     own_edits,
@@ -592,12 +593,12 @@ def begins(session: Session, facts: dict[str, Any], iterator: Any, loader: Any) 
 def _look_around(work: LoaderWatch, loader: Any) -> None:
     """Note what the loops around the first pass, and the one over it, set of its dataset."""
     roots = {"dataset": loader.dataset, "collate_fn": loader.collate_fn}
-    state = dataset_state.settable(roots)
+    state = item_making.settable(roots)
     set_around, named = set_in_loops.around(state)
     by_hooks = loop_code.by_hooks(named, state.attributes | state.methods)
     work.set_around = sorted(set_around | by_hooks)
     work.set_inside = sorted(set_in_loops.inside(state))
-    work.unread = dataset_state.unread(roots)
+    work.unread = item_making.unread(roots)
     work.sets = state.sets
 
 

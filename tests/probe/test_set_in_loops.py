@@ -1,6 +1,6 @@
 """What a loop sets of its data is told by whose it is, in the code of loops that never ran."""
 
-from advisor.probe import dataset_state, set_in_loops
+from advisor.probe import item_making, set_in_loops
 
 
 class Meter:
@@ -24,7 +24,7 @@ class Data:
 
 def told(data):
     """Names that the loop of the caller sets, which is about to take its first item."""
-    state = dataset_state.settable({"dataset": data})
+    state = item_making.settable({"dataset": data})
     yield set_in_loops.inside(state)
 
 
