@@ -377,6 +377,7 @@ class Run:
     the rank that the others wait for. None is "not measured".
     """
 
+    # Its rate
     unit: str
     """`sample`, or the name of what was counted where nothing shows a finished item."""
     units: float
@@ -395,53 +396,70 @@ class Run:
     """Epoch seconds of the measured window."""
     windows: tuple[float, ...] = ()
     """Units/s of consecutive sub-windows: for steadiness, never a sample."""
-    disturbance: Disturbance = field(default_factory=Disturbance)
+    step_kind: str | None = None
     step_ms: float | None = None
     """Mean wall time of a training step, loader batch or root forward."""
-    step_kind: str | None = None
-    probe_share: float = 0.0
-    """Share of the window in the probe's hooks, on a CPU, by their measure."""
     latency_p50_ms: float | None = None
     """Median time of a batch, in ms; None where the window holds no whole batch."""
     latency_p95_ms: float | None = None
     """95th percentile of the time of a batch, in ms; of fewer than 20 batches the longest."""
+    whole_units: float = 0.0
+    """Units finished from load to result, not extrapolated from forwards."""
+    to_its_end: bool = False
+    """The program ended by itself, with its whole work done."""
+
+    # Where its time went
     wait_share: float | None = None
     """Share of the window in the loader's `__next__`; None without a loader."""
     shares: Shares = field(default_factory=Shares)
+    probe_share: float = 0.0
+    """Share of the window in the probe's hooks, on a CPU, by their measure."""
     stages: tuple[NetworkStage, ...] = ()
     """Networks in turn in an inference, by their first calls."""
     phases: tuple[RunPhase, ...] = ()
     """Phases of the whole process, whose seconds sum to its wall time; none for several ranks."""
-    host_growth_gib_per_min: float | None = None
-    """Growth of host memory after the first third of a run; None for one below a minute."""
-    whole_units: float = 0.0
-    """Units finished from load to result, not extrapolated from forwards."""
-    peak_mem_gib: float | None = None
-    """Peak of live tensors by the device's allocator; without a device the process tree's RSS."""
-    peak_host_gib: float | None = None
-    """Peak RSS of the process tree."""
-    peak_device_gib: float | None = None
-    """Peak of all that the device's allocator held, with freed blocks: the card must have it."""
-    losses: tuple[float, ...] = ()
-    """Losses of the first and of the latest backward passes, at most 256 of each."""
-    effects: Effects = field(default_factory=Effects)
-    work: WorkFacts | None = None
-    """None where the process could not tell: it was killed, or has no probe."""
     ceilings: tuple[LoaderCeiling, ...] = ()
     """Rates of the loader alone by number of workers; only where no rank works beside it."""
     syncs: tuple[SyncPoint, ...] = ()
     """Lines at which the host waits for the device, the costliest first."""
     flops: Flops | None = None
     """None if no card computed, or the plan did not ask for it."""
+    startup_s: float | None = None
+    """Process start to first step."""
+    window_ended_s: float | None = None
+    """Process start to the window's end; diagnostics follow it."""
+    wall_s: float = 0.0
+
+    # Memory
+    peak_mem_gib: float | None = None
+    """Peak of live tensors by the device's allocator; without a device the process tree's RSS."""
+    peak_host_gib: float | None = None
+    """Peak RSS of the process tree."""
+    peak_device_gib: float | None = None
+    """Peak of all that the device's allocator held, with freed blocks: the card must have it."""
+    host_growth_gib_per_min: float | None = None
+    """Growth of host memory after the first third of a run; None for one below a minute."""
     footprint: Footprint | None = None
     """None without a card, an optimizer of torch, or the plan's request."""
-    trace: dict[str, object] | None = None
-    """Operations and storages of one step, as the probe wrote them: untrusted."""
+
+    # What it did
+    effects: Effects = field(default_factory=Effects)
+    work: WorkFacts | None = None
+    """None where the process could not tell: it was killed, or has no probe."""
+    losses: tuple[float, ...] = ()
+    """Losses of the first and of the latest backward passes, at most 256 of each."""
     overrides: tuple[OverrideOutcome, ...] = ()
     """One for each of the plan's; empty if it had none, or the probe could not say."""
+    trace: dict[str, object] | None = None
+    """Operations and storages of one step, as the probe wrote them: untrusted."""
+
+    # The machine, and who else used it
     telemetry: Telemetry = field(default_factory=Telemetry)
+    disturbance: Disturbance = field(default_factory=Disturbance)
     cards: tuple[Card, ...] = ()
     """Cards of the model, one a rank; none on a CPU, or if not seen."""
+
+    # Its ranks
     ranks: int = 1
     rank_units_per_s: tuple[float, ...] = ()
     """Rate of each rank."""
@@ -451,6 +469,8 @@ class Run:
     """Share of the window in backward passes, at whose end ranks wait for each other."""
     straggler: Straggler | None = None
     """Of ranks that update together, the one waited for; the shares are its own."""
+
+    # What it left
     files_created: tuple[str, ...] = ()
     """Outside scratch, relative to the working directory; an overlay drops them."""
     files_changed: tuple[str, ...] = ()
@@ -461,19 +481,12 @@ class Run:
     """Files of items left by the run, as far as the isolation shows them."""
     isolation: str | None = None
     """Isolation of writes: overlay, landlock, or guard (only names)."""
-    to_its_end: bool = False
-    """The program ended by itself, with its whole work done."""
+    exit_code: int | None = None
     stdout_tail: str = ""
     figures: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Texts that the plan's patterns matched in the whole output, by name."""
     cut_lines: int = 0
     """Lines of output too long to be searched whole."""
-    startup_s: float | None = None
-    """Process start to first step."""
-    window_ended_s: float | None = None
-    """Process start to the window's end; diagnostics follow it."""
-    exit_code: int | None = None
-    wall_s: float = 0.0
     notes: tuple[str, ...] = ()
 
     @property
