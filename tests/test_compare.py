@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from advisor.__main__ import dispatch
-from advisor.commands.compare import differing, ranking
+from advisor.commands.compare import ranking
+from advisor.commands.variants import differing
 from advisor.errors import FAILURE_EXIT_CODES, UsageError
 from advisor.executor.equal_units import work_differences
 from advisor.model import Effects

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.commands.compare import cause, counts_of, with_ranks
+from advisor.commands.rank_scaling import counts_of, what_limits, with_ranks
 from advisor.errors import UsageError
 from advisor.model import Disturbance, Shares
 from tests.runs import a_run
@@ -64,13 +64,13 @@ def test_numbers_of_ranks_are_two_different_ones_or_more() -> None:
 def test_a_cause_is_cpus_data_or_the_exchange() -> None:
     one = a_run(units_per_s=100.0, ranks=1, wait_share=0.5, disturbance=Disturbance(own_cpus=1.0))
     two = replace(one, ranks=2, units_per_s=120.0)
-    assert "all 2 CPUs were busy" in cause(
+    assert "all 2 CPUs were busy" in what_limits(
         [one], [replace(two, disturbance=Disturbance(own_cpus=1.9))], 2
     )
-    assert "waited for data 80 %" in cause([one], [replace(two, wait_share=0.8)], 8)
-    assert "wait for each other. " in cause([one], [replace(two, wait_share=0.3)], 8)
+    assert "waited for data 80 %" in what_limits([one], [replace(two, wait_share=0.8)], 8)
+    assert "wait for each other. " in what_limits([one], [replace(two, wait_share=0.3)], 8)
     timed = replace(two, wait_share=0.3, shares=Shares(exchange=0.4))
-    assert "wait for each other 40 % of the time" in cause([one], [timed], 8)
+    assert "wait for each other 40 % of the time" in what_limits([one], [timed], 8)
 
 
 def test_what_was_not_measured_is_not_called_free() -> None:
@@ -83,9 +83,9 @@ def test_what_was_not_measured_is_not_called_free() -> None:
     ):
         one = a_run(units_per_s=100.0, ranks=1, wait_share=wait, disturbance=load)
         two = replace(one, ranks=2, units_per_s=120.0)
-        said = cause([one], [two], 8)
+        said = what_limits([one], [two], 8)
         assert said.startswith(f"the ranks may wait for each other ({missing}). ")
-        timed = cause([one], [replace(two, shares=Shares(exchange=0.4))], 8)
+        timed = what_limits([one], [replace(two, shares=Shares(exchange=0.4))], 8)
         assert timed.startswith("the ranks wait for each other 40 % of the time (")
 
 

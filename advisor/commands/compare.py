@@ -2,21 +2,19 @@
 
 import argparse
 import contextlib
-import itertools
 import math
-import os
-import shlex
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path, PurePath
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from advisor import files, masking, numbers, settings
 from advisor.analysis import trend
 from advisor.commands import invocation, output
 from advisor.commands.measuring import measuring_of, node_of, program_of
+from advisor.commands.rank_scaling import GOOD_EFFICIENCY, counts_of, what_limits
+from advisor.commands.variants import FEWEST, SEPARATOR, ComparedVariant, arms_of
 from advisor.errors import BudgetTooSmallError, TrialFailedError, UsageError
 from advisor.executor.comparison import UNDER_LOAD, Comparison
 from advisor.executor.equal_units import work_differences
@@ -24,57 +22,21 @@ from advisor.executor.executor import Executor
 from advisor.executor.requests import ABTest, SkippedRun, TrialRequest, Variant
 from advisor.gate import referee
 from advisor.gate.sequential_test import RULING_LOOKS, ChangeRuling, keep_or_drop
-from advisor.model import UNFINISHED, Failure, Interval, MeasurePlan, Purpose, Run
+from advisor.model import UNFINISHED, Failure, MeasurePlan, Purpose, Run
 from advisor.objective import THROUGHPUT
 from advisor.quality import judge, patterns, read_measures
 from advisor.report import markdown
 
-FEWEST, MOST = 2, 6
-"""Variants of one call."""
 ROUNDS = 6
 """The fewest with exact bounds."""
 QUALITY_ROUNDS = 3
 """Rounds in which the declared quality is measured, each process to its own end."""
 MARGIN = 1.2
 """A process may take so many times its warm-up."""
-SEPARATOR = "--vs"
-NAMES = "ABCDEF"
-
-VariantVerdict = Literal[
-    "reference",
-    "faster",
-    "not slower",
-    "slower",
-    "undecided",
-    "failed",
-    "other work",
-    "worse",
-]
-"""`worse`: the declared quality is out of tolerance."""
 UNFIT = {"failed", "other work", "worse"}
 """Verdicts of variants that take no part in the ranking."""
 BAD = {"slower", "failed", "other work", "worse"}
 EXIT_CODES = {"ok": 0, "failed": 1, "undecided": 3}
-
-PROCESSES = ("--nproc_per_node", "--nproc-per-node")
-LAUNCHERS = {
-    "torchrun": PROCESSES,
-    "torch.distributed.run": PROCESSES,
-    "torch.distributed.launch": PROCESSES,
-    "launch": ("--num_processes", "--num-processes"),
-    "deepspeed": ("--num_gpus",),
-    "mpirun": ("-np", "-n", "--np"),
-    "mpiexec": ("-n", "-np", "--np"),
-}
-"""Flags for the number of ranks, by launcher; `launch` is accelerate's."""
-OWN = ("--devices", "--trainer.devices")
-"""Flags of programs that start their ranks themselves, like Lightning."""
-GOOD = 0.9
-"""Least efficiency that needs no explanation."""
-SATURATED = 0.9
-"""Least share of busy CPUs that counts as all."""
-MOST_LOST = 0.5
-"""Least share of lost time that names its cause."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -189,128 +151,9 @@ def _require_alone(args: argparse.Namespace, command: Sequence[str]) -> None:
         raise UsageError(msg)
 
 
-@dataclass(kw_only=True)
-class Arm:
-    """Variant, with its result so far."""
-
-    name: str
-    label: str
-    """Config's path, or the words in which its command differs."""
-    asked: invocation.Invocation
-    ranks: int | None = None
-    warm_up: Run | None = None
-    verdict: VariantVerdict | None = None
-    reason: str = ""
-
-    def drop(self, verdict: VariantVerdict, reason: str = "") -> None:
-        """Set its verdict; it is measured no more."""
-        self.verdict, self.reason = verdict, reason
-
-    def gain(self, rounds: Comparison | None) -> Interval | None:
-        """Throughput over the first variant's; none of skipped or failed work."""
-        if rounds is None or self.verdict in {"reference", "failed", "other work"}:
-            return None
-        return rounds.interval(THROUGHPUT, self.name)
-
-    def as_object(self, rounds: Comparison | None) -> dict[str, Any]:
-        runs = (
-            rounds.runs(self.name) if rounds and self.name in rounds.ab_test.names else ()
-        )
-        gain, rates = self.gain(rounds), [run.units_per_s for run in runs]
-        peaks = [run.peak_mem_gib for run in runs if run.peak_mem_gib is not None]
-        return {
-            "name": self.name,
-            "label": self.label,
-            "ranks": self.ranks,
-            "command": self.asked.command,
-            "units_per_s": statistics.median(rates) if rates else None,
-            "runs": rates,
-            "peak_mem_gib": max(peaks, default=None),
-            "gain": gain and {"ratio": gain.estimate, "low": gain.low, "high": gain.high},
-            "verdict": self.verdict,
-            "reason": self.reason,
-        }
-
-
-def arms_of(args: argparse.Namespace, command: list[str]) -> list[Arm]:
-    """Variants in order: configs, commands, or numbers of ranks."""
-    configs, counts, blocks = args.configs, args.ranks or (), split_blocks(command)
-    if counts and (configs or len(blocks) != 1):
-        msg = (
-            "--ranks compares one command, without configs: `--ranks 1,2 -- torchrun a.py`."
-        )
-        raise UsageError(msg)
-    blocks = [with_ranks(blocks[0], count) for count in counts] or blocks
-    if configs and len(blocks) > 1:
-        msg = f"Compare configs, or commands separated by {SEPARATOR}, not both at once."
-        raise UsageError(msg)
-    variants = len(configs or blocks)
-    if not FEWEST <= variants <= MOST:
-        msg = (
-            f"compare takes {FEWEST} to {MOST} variants, and {variants} "
-            f"{'was' if variants == 1 else 'were'} named. Name configs, as in "
-            "`gpu-advisor compare a.yaml b.yaml -- python train.py --config a.yaml`, or commands, "
-            f"as in `gpu-advisor compare -- python a.py {SEPARATOR} python b.py`."
-        )
-        raise UsageError(msg)
-    template = [_placeholder(word, configs) for word in command]
-    labels = [numbers.many(count, "rank") for count in counts] or list(map(str, configs))
-    labels = labels or [masking.mask_text(shlex.join(words)) for words in differing(blocks)]
-    programs: list[tuple[list[Path], list[str]]] = [
-        ([config], template) for config in configs
-    ]
-    programs = programs or [([], block) for block in blocks]
-    known = (settings.load(settings.find(one.parent)).workload_for(one) for one in configs)
-    workload = args.workload or next(filter(None, known), None)
-    arms: list[Arm] = []
-    for place, (paths, words) in enumerate(programs):
-        asked = invocation.resolve(
-            paths, words, workload=workload, use_case="compare", with_options=False
-        )
-        invocation.require_program(asked.argv, asked.cwd, asked.environ)
-        ranks = counts[place] if counts else None
-        arms.append(Arm(name=NAMES[place], label=labels[place], asked=asked, ranks=ranks))
-    return arms
-
-
-def split_blocks(command: list[str]) -> list[list[str]]:
-    """Split commands at separators. Raises UsageError for an empty one."""
-    parts = itertools.groupby(command, key=lambda word: word == SEPARATOR)
-    blocks = [list(words) for is_separator, words in parts if not is_separator]
-    if command and len(blocks) != command.count(SEPARATOR) + 1:
-        msg = (
-            f"A command is missing beside {SEPARATOR}. Write `-- CMD A {SEPARATOR} CMD B`."
-        )
-        raise UsageError(msg)
-    return blocks
-
-
-def differing(blocks: Sequence[list[str]]) -> list[list[str]]:
-    """Words in which commands differ; an option stays with its value."""
-    first = min(_alike(blocks), min(map(len, blocks)) - 1)
-    if (
-        first
-        and blocks[0][first - 1].startswith("-")
-        and not blocks[0][first].startswith("-")
-    ):
-        first -= 1  # the option of this value
-    last = _alike([block[:first:-1] for block in blocks])
-    return [block[first : len(block) - last] for block in blocks]
-
-
-def _alike(blocks: Sequence[list[str]]) -> int:
-    same = (len(set(words)) == 1 for words in zip(*blocks, strict=False))
-    return sum(itertools.takewhile(bool, same))
-
-
-def _placeholder(word: str, configs: Sequence[Path]) -> str:
-    """Replace a config's path in `word` by `{config}`."""
-    flag, equals, value = word.rpartition("=")
-    named = {os.path.realpath(config) for config in configs}
-    return f"{flag}{equals}{{config}}" if os.path.realpath(value) in named else word
-
-
-def measure(arms: list[Arm], args: argparse.Namespace, started: float) -> dict[str, Any]:
+def measure(
+    arms: list[ComparedVariant], args: argparse.Namespace, started: float
+) -> dict[str, Any]:
     """Warm up, run rounds and judge; the result as JSON."""
     first = arms[0].asked
     with contextlib.ExitStack() as stack:
@@ -358,7 +201,7 @@ def decision_of(rounds: Comparison, keep_if: float) -> ChangeRuling:
 
 
 def ruling(
-    arms: Sequence[Arm], rounds: Comparison | None, keep_if: float | None
+    arms: Sequence[ComparedVariant], rounds: Comparison | None, keep_if: float | None
 ) -> dict[str, Any] | None:
     """Whether to keep the second variant: other work, failures and worse outputs drop it."""
     if keep_if is None:
@@ -389,10 +232,10 @@ def ruling(
     }
 
 
-def same_as_first(arms: Sequence[Arm]) -> list[str]:
+def same_as_first(arms: Sequence[ComparedVariant]) -> list[str]:
     """Sentence on variants that are the first one again: an A/A comparison."""
 
-    def is_first(arm: Arm) -> bool:
+    def is_first(arm: ComparedVariant) -> bool:
         first = arms[0].asked
         texts = [[config.raw for config in asked.configs] for asked in (first, arm.asked)]
         named = [set(map(str, asked.paths)) for asked in (first, arm.asked)]
@@ -434,12 +277,12 @@ def ranking(variants: Sequence[Mapping[str, Any]], threshold: float) -> str:
     return f"{best['name']} ({best['label']}) ran {', '.join(slower)}."
 
 
-def sound(arms: Sequence[Arm]) -> list[Arm]:
+def sound(arms: Sequence[ComparedVariant]) -> list[ComparedVariant]:
     """Variants still to be measured."""
     return [arm for arm in arms if arm.verdict is None]
 
 
-def request(arm: Arm, purpose: Purpose, window_s: float) -> TrialRequest:
+def request(arm: ComparedVariant, purpose: Purpose, window_s: float) -> TrialRequest:
     """Process of a variant, as long as its warm-up."""
     entry = arm.asked.workload
     plan = MeasurePlan(
@@ -458,7 +301,7 @@ def request(arm: Arm, purpose: Purpose, window_s: float) -> TrialRequest:
     )
 
 
-def warm_up(arms: Sequence[Arm], executor: Executor, window_s: float) -> None:
+def warm_up(arms: Sequence[ComparedVariant], executor: Executor, window_s: float) -> None:
     """Run each variant once, to fill caches and to learn what a process takes.
 
     Where the first fails nothing is left to compare with, and the call ends. Raises
@@ -483,7 +326,7 @@ def warm_up(arms: Sequence[Arm], executor: Executor, window_s: float) -> None:
 
 
 def compare(
-    arms: Sequence[Arm], executor: Executor, args: argparse.Namespace
+    arms: Sequence[ComparedVariant], executor: Executor, args: argparse.Namespace
 ) -> Comparison | None:
     """Run the rounds of all variants; None without a second one.
 
@@ -529,7 +372,7 @@ def later_items(first: Sequence[Run], runs: Sequence[Run], threshold: float) -> 
 
 
 def run_rounds(
-    arms: Sequence[Arm],
+    arms: Sequence[ComparedVariant],
     executor: Executor,
     requests: tuple[TrialRequest, ...],
     rounds: int,
@@ -542,7 +385,7 @@ def run_rounds(
     return executor.compare(test)
 
 
-def check_quality(arms: Sequence[Arm], executor: Executor) -> None:
+def check_quality(arms: Sequence[ComparedVariant], executor: Executor) -> None:
     """Drop variants of worse quality than the first."""
     measures = arms[0].asked.workload.quality
     if not measures or len(arms) < FEWEST:
@@ -577,7 +420,9 @@ def check_quality(arms: Sequence[Arm], executor: Executor) -> None:
             arm.drop("worse", reason)
 
 
-def judge_gains(arms: Sequence[Arm], rounds: Comparison | None, threshold: float) -> None:
+def judge_gains(
+    arms: Sequence[ComparedVariant], rounds: Comparison | None, threshold: float
+) -> None:
     """Set each missing verdict."""
     share = numbers.percent(threshold)
     arms[0].verdict = arms[0].verdict or "reference"
@@ -593,7 +438,7 @@ def judge_gains(arms: Sequence[Arm], rounds: Comparison | None, threshold: float
             arm.drop("undecided", f"a slowdown of {share} is neither proven nor ruled out")
 
 
-def judge_scaling(arms: Sequence[Arm], rounds: Comparison, cpus: int) -> None:
+def judge_scaling(arms: Sequence[ComparedVariant], rounds: Comparison, cpus: int) -> None:
     """Give each number of ranks its efficiency, and a poor one its cause."""
     first = arms[0]
     for arm in arms[1:]:
@@ -602,8 +447,10 @@ def judge_scaling(arms: Sequence[Arm], rounds: Comparison, cpus: int) -> None:
             continue
         efficiency = gain.estimate * first.ranks / arm.ranks
         sentence = f"efficiency {numbers.percent(efficiency)}"
-        if efficiency < GOOD:
-            sentence += f"; {cause(rounds.runs(first.name), rounds.runs(arm.name), cpus)}"
+        if efficiency < GOOD_EFFICIENCY:
+            sentence += (
+                f"; {what_limits(rounds.runs(first.name), rounds.runs(arm.name), cpus)}"
+            )
         arm.reason = "; ".join(filter(None, (arm.reason, sentence)))
 
 
@@ -637,79 +484,3 @@ def as_table(answer: dict[str, Any]) -> str:
         )
         lines.append(f"{referee.WORDS[ruled]}: B, if {share} or more is worth keeping.")
     return "\n".join(lines).rstrip()
-
-
-def counts_of(text: str) -> tuple[int, ...]:
-    """Read `1,2,4`. Raises ValueError."""
-    counts = tuple(int(part) for part in text.split(","))
-    if len(counts) < 2 or min(counts) < 1 or len(set(counts)) < len(counts):
-        msg = f"{text}: two or more different numbers of ranks, as in 1,2,4"
-        raise ValueError(msg)
-    return counts
-
-
-def with_ranks(command: Sequence[str], count: int) -> list[str]:
-    """Set the ranks of `command`. Raises UsageError without a place."""
-    words = list(command)
-    starts = [
-        number for number, word in enumerate(words) if PurePath(word).name in LAUNCHERS
-    ]
-    flags = LAUNCHERS[PurePath(words[starts[0]]).name] if starts else OWN
-    for number, word in enumerate(words):
-        flag, equals, _ = word.partition("=")
-        if flag in flags:
-            new = [f"{flag}={count}"] if equals else [flag, str(count)]
-            return [*words[:number], *new, *words[number + len(new) :]]
-    if not starts:
-        msg = (
-            "--ranks found no number of ranks in the command. Start it by torchrun, accelerate "
-            "launch, mpirun or deepspeed, or write its --devices."
-        )
-        raise UsageError(msg)
-    after = starts[0] + 1
-    return [*words[:after], flags[0], str(count), *words[after:]]
-
-
-def cause(first: Sequence[Run], runs: Sequence[Run], cpus: int) -> str:
-    """Likely cause of a poor efficiency, against fewer ranks.
-
-    Busy CPUs and longer waits for data are measured. What neither explains is left to the
-    exchange between ranks, whose share is told where it was measured. What could not be measured
-    is said, and was not free for that.
-    """
-    busy = _median(run.disturbance.own_cpus for run in runs)
-    if busy is not None and busy >= SATURATED * cpus:
-        listed = numbers.many(cpus, "CPU")
-        return f"all {listed} were busy: give each rank more, or fewer workers and threads"
-    lost = statistics.median(map(_unit_s, runs)) - statistics.median(map(_unit_s, first))
-    before, after = _median(map(_wait_s, first)), _median(map(_wait_s, runs))
-    longer = None if before is None or after is None else after - before
-    if longer is not None and longer > MOST_LOST * lost:
-        share = numbers.percent(_median(run.wait_share for run in runs))
-        return f"the ranks waited for data {share} of the time: faster storage, or more workers"
-    exchange = _median(run.shares.exchange for run in runs)
-    share = "" if exchange is None else f" {numbers.percent(exchange)} of the time"
-    help_ = "Give each rank a larger batch, or exchange gradients less often"
-    unseen = ["waits for data"] * (longer is None) + ["busy CPUs"] * (busy is None)
-    if not unseen:
-        return f"data and CPUs were free, so the ranks wait for each other{share}. {help_}"
-    wait = "wait" if share else "may wait"
-    missing = f"{' and '.join(unseen)} were not measured"
-    return f"the ranks {wait} for each other{share} ({missing}). {help_}"
-
-
-def _median(values: Iterable[float | None]) -> float | None:
-    """Of values that were all measured; None otherwise."""
-    given = list(values)
-    known = [value for value in given if value is not None]
-    return statistics.median(known) if len(known) == len(given) else None
-
-
-def _unit_s(run: Run) -> float:
-    """Time of a rank for a unit."""
-    return run.ranks / run.units_per_s
-
-
-def _wait_s(run: Run) -> float | None:
-    """Time that a rank waits for a unit's data; None without a loader."""
-    return None if run.wait_share is None else run.wait_share * _unit_s(run)

@@ -67,15 +67,13 @@ def named_files(trial: Trial) -> dict[str, str]:
 
 
 def digest(path: Path) -> str:
-    """Digest of a file, or a large one's size; else empty."""
+    """Digest of a file, or a large one's size; empty if it is none, else why it is not readable."""
     try:
         if not path.is_file():
             return ""
         size = path.stat().st_size
-        return (
-            str(size)
-            if size > LARGEST_BYTES
-            else hashlib.sha256(path.read_bytes()).hexdigest()
-        )
+        if size > LARGEST_BYTES:
+            return str(size)
+        return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as problem:
         return os.strerror(problem.errno or 0)
