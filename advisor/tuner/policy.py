@@ -33,6 +33,12 @@ FOLLOWING_STEP_S = 8.0
 
 MIN_WAIT_SHARE = 0.03
 """Share of time in waits for data below which no loader setting can gain what is worth a change."""
+MOST_WAIT_SHARE = 0.5
+"""Share of time in waits for data from which one run checks what the loader alone said of workers.
+
+It runs alone for a second or two, once. On a machine whose hypervisor gave a tenth of the CPUs to
+others it said that two workers load no faster than none: a program that waited for nine tenths of
+its time kept none, with two thirds of the budget unspent. Judgement."""
 WORTH_GROUPING = 0.1
 """Share of padded positions from which batches of like lengths gain enough for a trial."""
 MAX_TIE = 0.15

@@ -535,8 +535,10 @@ def most_promising(state: TunerState, grid: Grid) -> tuple[GridPoint | None, flo
     2. Twice the batch was all that ran, and showed nothing: a larger one (`beyond_twice`).
     3. The best moved both knobs: one of them alone, if it may be as fast (`one_knob_alone`).
     4. Fewer workers than the best has, if they may tie (`fewer_workers`).
+    5. The best waits for most of its time, and more workers never ran: the most promising number
+       of them (`unchecked_workers`).
 
-    By rules 2 to 4 a point is worth seeing with no gain expected of it, which is told as 0.
+    By rules 2 to 5 a point is worth seeing with no gain expected of it, which is told as 0.
     """
     ran = {point: worth(state, grid, point) for point in allowed_points(state, grid)}
     top = max((forecast.log_rate for forecast in ran.values()), default=NOTHING_RAN)
@@ -561,6 +563,7 @@ def most_promising(state: TunerState, grid: Grid) -> tuple[GridPoint | None, flo
         beyond_twice(grid, new)
         or one_knob_alone(state, grid, new, level, ran[level])
         or fewer_workers(state, grid, new, level, top)
+        or unchecked_workers(grid, new, level)
     )
     return point, 0.0
 
@@ -641,6 +644,28 @@ def fewer_workers(
         and upper_end(forecast).log_rate >= top - tie(state)
     ]
     return min(may_tie, default=None)
+
+
+def unchecked_workers(
+    grid: Grid, new: Mapping[GridPoint, Forecast], level: GridPoint
+) -> GridPoint | None:
+    """New point of the batch of `level` with more workers, where none ran; the most promising.
+
+    None where the program does not wait for most of its time. The loader alone told that more gain
+    nothing: one measurement, whose error no forecast knows. Once more ran and gained nothing, that
+    is settled.
+    """
+    wait_share = grid.runs[level][1].wait_share
+    if wait_share is None or wait_share < policy.MOST_WAIT_SHARE:
+        return None
+    if any(point.workers > level.workers for point in grid.runs):
+        return None
+    more = [
+        point
+        for point in new
+        if point.batch == level.batch and point.workers > level.workers
+    ]
+    return max(more, key=lambda point: (new[point].log_rate, -point.workers), default=None)
 
 
 def upper_end(forecast: Forecast) -> Forecast:
@@ -785,12 +810,7 @@ def worker_counts(state: TunerState, current: object) -> set[int]:
     cpus = state.context.cpus
     values = {0, 1, 2, cpus // 2, cpus - 1, cpus} | ({4, 8, 16} if cpus >= 8 else set())
     values = {v for v in values if 0 <= v <= cpus}
-    values = (values | sleeping_workers.faster(state)) - {current}
-    if state.context.has_gpu:
-        # beside a GPU, a loader that is slower than the whole cannot make it faster
-        rates, present = state.loader_alone, state.incumbent_run.units_per_s
-        values = {v for v in values if rates.get(v, math.inf) > present}
-    return values
+    return (values | sleeping_workers.faster(state)) - {current}
 
 
 def tie(state: TunerState) -> float:

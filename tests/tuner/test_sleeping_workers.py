@@ -1,9 +1,12 @@
 """Loader workers that sleep are worth more than there are CPUs; busy ones are not."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from advisor.model import Failure, Run, Trial
+from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.formula import Formula
 from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
 from tests.tuner.configs import TEST
@@ -12,6 +15,7 @@ CPUS = 2
 DISK: dict[str, Any] = {"load_s": 0.02, "launch_s": 0.0005, "unit_s": 0.001}
 """A read takes twenty times what the model does with it."""
 TEXT = "batch_size: 8\nnum_workers: 2\n"
+NO_WORKERS = "batch_size: 8\nnum_workers: 0\n"
 
 
 def searched(folder: Any, **more: Any) -> FormulaSearch:
@@ -69,4 +73,22 @@ def test_workers_are_tried_where_the_loader_alone_could_not_tell_their_gain(tmp_
     search = formula_search(tmp_path, engine, text, workload=TEST, cpus=CPUS, budget_s=600.0)
     assert counts_alone(search) >= {0, 1, 2}
     assert {run.ceilings[0].workers for run in search.state.originals if run.ceilings} == {own}
+    assert search.values["num_workers"] == CPUS
+
+
+class LoaderAloneDisturbed(RecordedEngine):
+    """Others have the CPUs while the loader runs alone: more workers load no faster than none."""
+
+    def run(self, trial: Trial, *args: Any, **more: Any) -> Run | Failure:
+        result = super().run(trial, *args, **more)
+        if not isinstance(result, Run):
+            return result
+        alone = (replace(each, units_per_s=80.0 + each.workers) for each in result.ceilings)
+        return replace(result, ceilings=tuple(alone))
+
+
+def test_a_program_that_mostly_waits_tries_workers_whatever_the_loader_alone_said(tmp_path) -> None:
+    """It waits for nine tenths of its time: one run is cheap beside what workers may gain."""
+    engine = on_formula(LoaderAloneDisturbed, load_s=0.01, unit_s=0.001, noise=0.02, process_s=3.0)
+    search = formula_search(tmp_path, engine, NO_WORKERS, workload=TEST, cpus=CPUS, budget_s=600.0)
     assert search.values["num_workers"] == CPUS
