@@ -140,6 +140,15 @@ class InSetup(Attacks):
             Path("link").symlink_to(self.host.sockets)
             return connects(socket.AF_UNIX, "link/docker.sock")
 
+    def show_the_keys_by_a_link(self) -> bool:
+        """Where the command names an environment, its libraries are shown."""
+        place = Path(self.host.head, ".venv")
+        for name, target in (("bin/python", sys.executable), ("lib", f"{self.host.home}/.ssh")):
+            with contextlib.suppress(OSError):
+                (place / name).parent.mkdir(parents=True, exist_ok=True)
+                (place / name).symlink_to(target)
+        return bool((place / "lib" / "id_ed25519").read_text())
+
     def send_a_datagram_to_a_daemon(self) -> bool:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as own:
             return bool(own.sendto(b"x", f"{self.host.sockets}/log"))

@@ -75,7 +75,7 @@ class Host:
         repo = self.repo
         checks = "import os; assert open('built').read() == os.environ['GPU_ADVISOR_ARM']\n"
         # a path in a command would be shown to it
-        both = {"setup.py": HOSTILE, "built": "", ".gitignore": "linked\n"}
+        both = {"setup.py": HOSTILE, "built": "", ".gitignore": "linked\n.venv\n"}
         both["places.json"] = json.dumps(self.places)
         repo.commit({"bench.py": checks + STEADY.format(rate=100), **both})
         repo.commit({"bench.py": HOSTILE})
@@ -83,7 +83,7 @@ class Host:
         words = " ".join(left_out)
         # a process of its own, because the environment that it began with can be read
         return repo.run(repo.command(
-            "--command", f"python bench.py {step} {words}",
+            "--command", f"python bench.py {step} {words} .venv/bin/python",
             "--setup", f"python setup.py setup {words}", *WARM_UPS, *flags,
         ))  # fmt: skip
 
