@@ -264,8 +264,8 @@ def _require_whole(base: Path, head: Path) -> None:
 
 
 def _is_pointer(path: Path) -> bool:
-    with contextlib.suppress(OSError), path.open("rb") as file:
-        return file.read(len(LFS_POINTER)) == LFS_POINTER
+    with contextlib.suppress(OSError):
+        return reading.read_on(path.parent, path.name, 0, len(LFS_POINTER)) == LFS_POINTER
     return False
 
 
@@ -367,7 +367,7 @@ def difference(
     new = git(head.top, "ls-files", "-z", "--others", "--exclude-standard")
     changed: dict[str, Mapping[Arm, str | None]] = {}
     for path in sorted({*(listed or "").split("\0"), *(new or "").split("\0")} - {""}):
-        hashes = {arm: _digest(tops[arm] / path) for arm in ARMS}
+        hashes = {arm: _digest(tops[arm] / path, tops[arm]) for arm in ARMS}
         # a submodule has none
         if hashes["base"] != hashes["head"] or not any(hashes.values()):
             changed[path] = hashes
@@ -466,10 +466,20 @@ def _in_environment(path: str, top: Path) -> bool:
     return any((folder / mark).exists() for folder in folders for mark in ENVIRONMENT_MARKS)
 
 
-def _digest(path: Path) -> str | None:
+def _digest(path: Path, top: Path) -> str | None:
+    """SHA-256 of a file in the checkout `top`; None without one.
+
+    Of a link that leads out it is that of the link: a change may point it at a file of the
+    kernel's that never ends.
+    """
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
-    except OSError:
+        if not path.resolve().is_relative_to(top.resolve()):
+            return hashlib.sha256(os.fsencode(path.readlink())).hexdigest()
+        if not path.is_file():
+            return None
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except (OSError, RuntimeError):  # a circle of links
         return None
 
 

@@ -4,6 +4,7 @@ Head says what is run, and base must say the same: a change that also changes th
 compared with nothing, and says so. Limits are not part of that; they are read in base alone.
 """
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -92,7 +93,8 @@ def choose(
 
 
 def declared(checkout: Checkout) -> dict[str, GateProgram]:
-    """Workloads of the settings for `checkout`. Raises SettingsError."""
+    """Workloads of the settings for `checkout`. Raises SettingsError, UsageError."""
+    _require_own_settings(checkout)
     loaded = settings.load(settings.find(checkout.cwd))
     inside = loaded.root.is_relative_to(checkout.top)
     folder = str(loaded.root.relative_to(checkout.top)) if inside else "."
@@ -105,6 +107,22 @@ def declared(checkout: Checkout) -> dict[str, GateProgram]:
         )
         for name, entry in loaded.workload.items()
     }
+
+
+def _require_own_settings(checkout: Checkout) -> None:
+    """Refuse settings behind a link that leads out of the checkout. Raises UsageError.
+
+    The gate would read a file for the change that this may not read, and tell of it.
+    """
+    top = checkout.top.resolve()
+    for folder in (checkout.cwd, *checkout.cwd.parents):
+        if not folder.is_relative_to(checkout.top):
+            return
+        for name in (settings.FILE_NAME, "pyproject.toml"):
+            real = Path(os.path.realpath(folder / name))
+            if not real.is_relative_to(top):
+                msg = f"{folder / name} leads out of its checkout, to {real}. Let it be a file."
+                raise UsageError(msg)
 
 
 def why_not_comparable(program: GateProgram, base: Checkout) -> str | None:

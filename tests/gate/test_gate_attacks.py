@@ -313,6 +313,19 @@ def test_no_link_of_the_change_shows_what_is_hidden(tmp_path) -> None:
         assert str(head) in shown
 
 
+@pytest.mark.parametrize("name", ["gpu-advisor.toml", "pyproject.toml"])
+def test_settings_behind_a_link_that_leads_out_are_not_read(repo, name) -> None:
+    """The gate would read a secret for the change, and tell of it."""
+    (repo.out / "secret.toml").write_text('[tool.gpu-advisor]\ntoken = "precious"\n')
+    repo.commit({"bench.py": ""})
+    (repo.path / name).symlink_to(repo.out / "secret.toml")
+    repo.commit({})
+    found = repo.gate(*WARM_UPS)
+    assert found.code == 2
+    assert "leads out of its checkout" in found.stderr
+    assert "token" not in found.stdout + found.stderr + found.record.model_dump_json()
+
+
 def test_data_that_a_link_of_the_change_leads_to_is_not_shared(repo) -> None:
     """The workflow names `data/x`, and the change lets `data` lead to the keys."""
     keys = repo.out / "keys"

@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,17 @@ def test_a_difference_counts_uncommitted_and_new_files(repo) -> None:
     assert set(between.changed) == set(between.asked.names) == {"a.py", "c.py"}
     assert between.changed["c.py"]["base"] is None
     assert difference(arms[0], arms[0]) is None
+
+
+def test_a_link_that_leads_out_is_compared_by_its_target(repo) -> None:
+    """What it leads to may be a secret, or a file of the kernel's that never ends."""
+    first = repo.commit({"a.py": "1"})
+    base = repo.path.parent / "base"
+    repo.git("worktree", "add", "-q", "--detach", str(base), first)
+    (repo.out / "key").write_text("precious")
+    (repo.path / "link").symlink_to(repo.out / "key")
+    (repo.path / "inside").symlink_to("a.py")
+    arms = [Checkout(top=top, cwd=top, revision=Revision(sha=first)) for top in (base, repo.path)]
+    changed = difference(*arms).changed
+    assert changed["link"]["head"] == sha256(str(repo.out / "key").encode()).hexdigest()
+    assert changed["inside"]["head"] == sha256(b"1").hexdigest()
