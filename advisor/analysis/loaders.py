@@ -43,7 +43,7 @@ def train_loaders(log: EventLog) -> TrainLoaders | None:
     validation's batches lie between two backwards, too, but all of them between the same two. So
     a loader needs a backward for a share of its own batches.
     """
-    turns = _turns(log)
+    turns = turns_of(log)
     lead = max(turns, key=lambda loader: len(turns[loader]), default=None)
     if lead is None:
         return None
@@ -64,7 +64,7 @@ def train_loaders(log: EventLog) -> TrainLoaders | None:
     return TrainLoaders(lead, {lead, *(in_turn - beside)}, in_turn | beside)
 
 
-def _turns(log: EventLog) -> dict[int, set[int]]:
+def turns_of(log: EventLog) -> dict[int, set[int]]:
     """Numbers of the passes that each loader had a batch for."""
     work = [backward.end for backward in log.passes]
     turns: dict[int, set[int]] = {}

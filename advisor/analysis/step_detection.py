@@ -267,6 +267,7 @@ def _without_loader(
         for generation in log.generated:
             _finish(series, generation.end, generation.prompts)
         series.batch = most_common([generation.prompts for generation in log.generated])
+        series.generation_calls = calls_of_generations(log, calls)
         return series
     begun = generations.starts(log.numbers.get(root, []))
     if begun is not None:
@@ -327,6 +328,16 @@ def item_s(log: EventLog, module: int, *, watched_s: float) -> float | None:
     return None
 
 
+def calls_of_generations(log: EventLog, calls: Sequence[ForwardCall]) -> list[int]:
+    """Calls of the network in each `generate` of a library's, as far as they were recorded."""
+    hooked, starts = log.hooked_spans(), [call.start for call in calls]
+    return [
+        bisect.bisect_right(starts, each.end) - bisect.bisect_left(starts, each.start)
+        for each in log.generated
+        if any(span.start <= each.start and each.end <= span.end for span in hooked)
+    ]
+
+
 def _generation_series(root: int, start: float) -> StepSeries:
     series = StepSeries(GENERATION, "sequences of generations", root=root)
     series.counted, series.bounds = "generation", [start]
@@ -343,6 +354,7 @@ def _generations(
     for (_, after), many in zip(pairwise(edges), sequences, strict=False):
         _finish(series, calls[after - 1].end, many)
     series.batch = most_common(sequences or [calls[0].items])
+    series.generation_calls = [after - before for before, after in pairwise(edges)]
     if not series.steps:
         series.missing = unfinished(None)
     return series

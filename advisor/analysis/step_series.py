@@ -55,6 +55,8 @@ class StepSeries:
     accumulation: float | None = None
     """Backward passes of one optimizer step."""
     forwards_per_unit: float | None = None
+    generation_calls: list[int] = field(default_factory=list)
+    """Calls of the network in each generation."""
     finished_batches: int = 0
     whole_units: float = 0.0
     iterative: bool = False

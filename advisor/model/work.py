@@ -92,6 +92,8 @@ class LoaderWork:
     """Batches of a pass, as the program may ask by `len`."""
     limits: dict[Short, Finite] = field(default_factory=dict)
     """By condition of the code: batches after which a loop ends, whatever is left of the data."""
+    each_worker: Short = ""
+    """By what code a stream ends that would go on for ever, in each worker for itself."""
     draws: bool | None = None
     """Between two fetches the main process drew random numbers; None: not looked at."""
     passes: tuple[PassItems, ...] = ()
@@ -134,11 +136,16 @@ class UpdateWork:
     """Weights with a gradient, in most updates."""
     gradient: Finite | None = None
     """Length of a weight's gradient as the optimizer takes it: the median of the first updates."""
+    gradients: tuple[tuple[Finite, ...], ...] = ()
+    """Some numbers of the gradients that the optimizer took, by update from the second one on."""
     mixes: bool | None = None
     """The gradient of one item's output follows other items of its batch."""
     counts: dict[Short, Finite] = field(default_factory=dict)
     """By name of each number that the program computes with, and that grows by one with each batch:
     its growth in an update."""
+    once_a_batch: tuple[Short, ...] = ()
+    """Expressions of the code that draw a number for a whole batch, take a next value for it, or
+    move a number by itself."""
     edits: dict[Short, Finite] = field(default_factory=dict)
     """Edits in an update that the program makes outside of the optimizer, of `gradients` and of
     `weights`."""
@@ -169,6 +176,12 @@ class WorkFacts:
     update_samples: float | None = None
     """Samples between two updates, of all ranks that update together."""
     updates_seen: int | None = None
+    update_rows: Finite | None = None
+    """Rows that went through the network with gradients between two updates, of this process."""
+    generations: tuple[Finite, ...] = ()
+    """Calls of the network in each of the first generations without a loader: a token each."""
+    untrained: Finite | None = None
+    """Share of the loader's batches that no backward pass followed; None where few were seen."""
 
 
 WorkCause = Literal[

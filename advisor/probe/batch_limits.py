@@ -165,7 +165,7 @@ def _of_loop(loop: ast.For | ast.While, named: dict[str, ast.expr]) -> Iterator[
     """What the loop's own head counts; what it goes through may have been `named` before."""
     last = loop.end_lineno or loop.lineno
     if isinstance(loop, ast.While):
-        for shown, count, limit in _compared(loop.test):
+        for shown, count, limit in compared(loop.test):
             yield Bound(shown, loop.lineno, last, count, (limit,))
         return
     gone_through, target = loop.iter, loop.target
@@ -217,7 +217,7 @@ def _of_ends(loop: ast.For | ast.While) -> Iterator[Bound]:
                 parts = test.values
             for part in parts:
                 besides = tuple(_truth(other) for other in parts if other is not part)
-                for shown, count, limit in _compared(part):
+                for shown, count, limit in compared(part):
                     last = loop.end_lineno or loop.lineno
                     yield Bound(shown, loop.lineno, last, count, (limit,), besides)
 
@@ -226,7 +226,7 @@ def _truth(part: ast.expr) -> ast.expr:
     return ast.Call(ast.Name("bool"), [part], [])
 
 
-def _compared(test: ast.expr) -> Iterator[tuple[str, ast.expr, ast.expr]]:
+def compared(test: ast.expr) -> Iterator[tuple[str, ast.expr, ast.expr]]:
     """Comparisons of one number with another: each side may be the one that counts."""
     for node in ast.walk(test):
         if isinstance(node, ast.Compare) and isinstance(node.ops[0], ORDERS):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dis
 import functools
 import itertools
+import os
 import sys
 import types
 from collections import deque
@@ -43,6 +44,8 @@ CODE = (types.FunctionType, types.MethodType, functools.partial)
 """What is called, and may hold more than itself."""
 CONTAINERS = (dict, list, tuple, deque, set, frozenset)
 """Their own methods read the program's subclasses too, whose `__getitem__` may decode or draw."""
+ENVIRONMENT = {"environ", "environb", "getenv"}
+"""Names by which code reads the environment, of which a process has a copy."""
 OF_TORCH = ("_parameters", "training")
 """Attributes of a network that its weights tell, and that tell nothing of an item."""
 
@@ -210,6 +213,8 @@ def _named(function: Any) -> Iterator[tuple[str, Any, bool]]:
     if not isinstance(function, types.FunctionType) or not _written_here(function):
         return
     variables = function.__globals__
+    if names_of(function.__code__) & ENVIRONMENT:
+        yield "os.environ", repr(sorted(os.environ.items())), True
     for name in globals_of(function.__code__):
         part = variables.get(name)
         if isinstance(part, types.ModuleType):

@@ -5,6 +5,7 @@ Found by the names in the code of a dataset and of all that it reaches, without 
 
 from __future__ import annotations
 
+import os
 import types
 from typing import Any, Iterator, NamedTuple
 
@@ -12,6 +13,7 @@ from . import loop_code
 from .dataset_walk import (
     CODE,
     CONTAINERS,
+    ENVIRONMENT,
     HOLDERS,
     WRAPPERS,
     Walk,
@@ -82,6 +84,8 @@ def settable(roots: dict[str, Any]) -> Settable:
         for function in functions_of(value) if own else ():
             code = function.__code__
             making |= names_of(code) | {function.__name__}
+            if names_of(code) & ENVIRONMENT:
+                objects[id(os.environ)] = False
             sets = sets or loop_code.sets_state(function)
             variables |= {(id(function.__globals__), name) for name in globals_of(code)}
             variables |= {(0, name) for name in code.co_freevars}

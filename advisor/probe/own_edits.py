@@ -46,6 +46,8 @@ class Watched:
         """Backward passes of each update in which hooks of the program got the gradient."""
         self.lengths: list[Any] = []
         """Of its gradient, as its optimizer takes it."""
+        self.taken: list[Any] = []
+        """Some numbers of these gradients."""
         self._handles = [
             weight.register_hook(self._before_backward),
             weight.register_post_accumulate_grad_hook(self._after_backward),
@@ -96,6 +98,7 @@ class Watched:
         self.look()
         if _is_plain(self._session.torch, self._weight.grad):
             self.lengths.append(self._weight.grad.detach().norm())
+            self.taken.append(_seen(self._weight.grad)[1])
         self._stepping, self._left = True, {}
 
     def end_step(self) -> None:
@@ -195,12 +198,17 @@ def _watch(session: Session, optimizer: Any) -> None:
         session.edited.append(watched)
 
 
-def gradients(session: Session) -> dict[str, float | None]:
-    """Weights with a gradient in an update, and the length of a watched weight's gradient."""
+def gradients(session: Session) -> dict[str, Any]:
+    """Weights with a gradient in an update, and a watched weight's gradient: length and numbers."""
     parts = max(session.gradient_parts.values(), key=len, default=[])
     lengths: list[Any] = next((watched.lengths for watched in session.edited), [])
     length = float(median(map(float, lengths))) if lengths else math.nan
+    taken = [
+        [number for watched in session.edited for number in watched.taken[at].tolist()]
+        for at in range(min((len(watched.taken) for watched in session.edited), default=0))
+    ]
     return {
+        "gradients": taken if all(math.isfinite(n) for each in taken for n in each) else [],
         "parts": float(median(parts)) if parts else None,
         "gradient": length if math.isfinite(length) else None,
     }

@@ -165,6 +165,8 @@ class Session:
         """Steps of torch's running averages of weights."""
         self.counts: list[Any] = []
         """Numbers of the program that may count its batches (`batch_counts.Count`)."""
+        self.once_a_batch: list[str] | None = None
+        """What the program draws, takes or moves once a batch; None: not looked at yet."""
         self.limits: dict[Any, Any] = {}
         """Numbers of calls after which loops without a loader end (`batch_limits`)."""
         self.copies: list[Any] = []

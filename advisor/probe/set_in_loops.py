@@ -78,12 +78,22 @@ def function_at(name: str, line: int) -> ast.AST:
     return _at(name, line)[0]
 
 
+def function_of(code: Any) -> Any:
+    """Function of that code in its file; None where it cannot be read."""
+    return _tree(code.co_filename)[1].get((code.co_name, code.co_firstlineno))
+
+
+def at(frame: Any) -> tuple[ast.AST, list[Any]]:
+    """Innermost function at the line at which a frame waits, and its loops around that line."""
+    return _at(frame.f_code.co_filename, frame.f_lineno)
+
+
 # Loops
 
 
 def _enclosing(frame: Any) -> list[Any]:
     """Loops around the line at which a function waits, the outermost first."""
-    return _at(frame.f_code.co_filename, frame.f_lineno)[1]
+    return at(frame)[1]
 
 
 def _loop_of_the_pass(frame: Any, driven: bool) -> Any:
@@ -179,13 +189,13 @@ class _Scope:
             of = self._variables if node.id in self._own else self._outer
             return of.get(node.id, UNKNOWN)
         if isinstance(node, ast.Attribute):
-            return _attribute(self.value(node.value), node.attr)
+            return attribute(self.value(node.value), node.attr)
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-            return _item(self.value(node.value), node.slice.value)
+            return item(self.value(node.value), node.slice.value)
         return UNKNOWN
 
 
-def _attribute(owner: Any, name: str) -> Any:
+def attribute(owner: Any, name: str) -> Any:
     """Attribute of an object, a class or a module, if no code makes it."""
     own = getattr(owner, "__dict__", {})
     own = own if isinstance(own, (dict, types.MappingProxyType)) else {}
@@ -203,7 +213,7 @@ def _attribute(owner: Any, name: str) -> Any:
     return UNKNOWN
 
 
-def _item(owner: Any, key: Any) -> Any:
+def item(owner: Any, key: Any) -> Any:
     if isinstance(owner, dict):
         return dict.get(owner, key, UNKNOWN)
     if isinstance(owner, list) and type(key) is int and -len(owner) <= key < len(owner):

@@ -9,6 +9,7 @@ from typing import Any
 
 from . import (
     batch_counts,
+    by_batches,
     copied_weights,
     exchanges,
     mixed_losses,
@@ -46,6 +47,7 @@ def backwards(torch: Any, session: Session) -> None:
             session.attempt(mixed_losses.look, session, tensors)
         session.attempt(copied_weights.look, session)
         session.attempt(batch_counts.look, session)
+        session.attempt(by_batches.find, session)
         session.entrance.used_by(session.thread, threading.get_ident())
         outermost = session.entrance.occupy()  # checkpointing calls modules again
         exchange = exchanges.BackwardExchange(session)

@@ -24,8 +24,10 @@ from . import (
     batch_counts,
     batch_limits,
     batches,
+    by_batches,
     copied_weights,
     dataset_state,
+    dataset_walk,
     item_making,
     loop_code,
     mixed_losses,
@@ -140,6 +142,8 @@ class LoaderWatch:
         self.name = ""
         self.iterable = False
         self.endless = False
+        self.each_worker = ""
+        """Code that ends a stream in each worker for itself."""
         self.draws: bool | None = None
         """What is done with a batch draws random numbers."""
         self.limits: batch_limits.Limits = {}
@@ -182,6 +186,7 @@ class LoaderWatch:
         return {
             "iterable": self.iterable,
             "endless": self.endless,
+            "each_worker": self.each_worker,
             "steps": self.steps,
             "draws": self.draws,
             "limits": batch_limits.content(self.limits),
@@ -547,6 +552,9 @@ def built(facts: dict[str, Any], torch: Any, loader: Any) -> None:
     work.name = facts["dataset"]
     work.iterable = isinstance(loader.dataset, torch.utils.data.IterableDataset)
     work.endless = work.iterable and _never_returns(type(loader.dataset))
+    if work.iterable:
+        making = dataset_walk.methods_of(type(loader.dataset))
+        work.each_worker = worker_number.ends_for_itself(making)
 
 
 def _never_returns(kind: type) -> bool:
@@ -756,6 +764,7 @@ def content(session: Session) -> dict[str, Any]:
         "copies": copies,
         "beside": beside,
         "counts": batch_counts.content(session),
+        "once_a_batch": by_batches.content(session),
         "edits": own_edits.content(session),
         **own_edits.gradients(session),
         "mixes": mixed_losses.content(session),

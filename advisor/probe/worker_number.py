@@ -2,6 +2,9 @@
 
 A stream that asks how many workers there are, and only seeds a random generator by the answer,
 yields all of its items in each of them. It stands in the code of the function that asks.
+
+A stream without an end may be cut to a number of items, so that a pass has one. Each worker cuts
+its own: unless that number is divided by theirs, a pass has as many more items.
 """
 
 from __future__ import annotations
@@ -10,8 +13,8 @@ import ast
 import functools
 from typing import Any, Iterator
 
-from . import set_in_loops
-from .source_code import last_name
+from . import batch_limits, set_in_loops
+from .source_code import last_name, leaves_loop
 
 SEEDING = (
     "seed",
@@ -29,6 +32,10 @@ PASSING = (ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Tuple, ast.List, ast.keyword, 
 """Expressions through which a number goes on to be a seed."""
 SHARING = (ast.Mod, ast.Div, ast.FloorDiv)
 """Operations by which items are dealt out."""
+ENDLESS = ("cycle", "count", "repeat")
+"""Functions of itertools' without an end."""
+SHOWN = 60
+"""Characters of a condition that a report shows."""
 CONVERSIONS = {"int", "str", "hash", "float", "abs"}
 
 
@@ -99,3 +106,70 @@ def _decides(node: ast.AST, inner: ast.AST) -> bool:
     if isinstance(node, ast.BinOp):
         return isinstance(node.op, SHARING)
     return isinstance(node, ast.IfExp) and inner is node.test
+
+
+def ends_for_itself(functions: list[Any]) -> str:
+    """Code by which these functions of a stream end what would go on for ever.
+
+    Empty where nothing does, or where it follows the number of workers.
+    """
+    found = [set_in_loops.function_of(function.__code__) for function in functions]
+    trees = [tree for tree in found if tree is not None]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    if not any(map(_is_endless, nodes)):
+        return ""
+    shared = {"num_workers"}
+    for _ in range(2):  # a name of a name
+        shared |= {
+            name
+            for node in nodes
+            if isinstance(node, (ast.Assign, ast.AugAssign))
+            and shared & set(_names_in(node.value))
+            for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+            for name in _names_in(target)
+        }
+    counted = {
+        name
+        for node in nodes
+        if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add)
+        for name in _names_in(node.target)
+    } - {"self"}
+    for node in nodes:
+        for shown, limit in _limits(node, counted):
+            if not shared & set(_names_in(limit)):
+                return shown[:SHOWN]
+    return ""
+
+
+def _is_endless(node: ast.AST) -> bool:
+    if isinstance(node, ast.While):
+        return isinstance(node.test, ast.Constant) and bool(node.test.value)
+    return isinstance(node, ast.Call) and last_name(node.func) in ENDLESS
+
+
+def _limits(node: ast.AST, counted: set[str]) -> Iterator[tuple[str, ast.AST]]:
+    """What ends a stream after a number of items, and that number."""
+    if (
+        isinstance(node, ast.Call)
+        and last_name(node.func) == "islice"
+        and len(node.args) == 2
+    ):
+        yield ast.unparse(node), node.args[1]
+    elif isinstance(node, ast.If) and leaves_loop(node.body):
+        for shown, count, limit in batch_limits.compared(node.test):
+            if counted & set(_names_in(count)):
+                yield shown, limit
+    elif isinstance(node, ast.For) and isinstance(node.iter, ast.Call):
+        draws = any(
+            isinstance(part, ast.Call) and last_name(part.func) == "next"
+            for part in ast.walk(node)
+        )
+        if last_name(node.iter.func) == "range" and len(node.iter.args) == 1 and draws:
+            yield ast.unparse(node.iter), node.iter.args[0]
+
+
+def _names_in(part: ast.AST) -> Iterator[str]:
+    for node in ast.walk(part):
+        name = getattr(node, "id", None) or getattr(node, "attr", None)
+        if isinstance(name, str):
+            yield name

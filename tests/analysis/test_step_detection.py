@@ -438,6 +438,7 @@ def test_a_generation_is_finished_when_the_next_one_begins(how) -> None:
     assert series.bounds == pytest.approx([0.01 * sum(TOKENS[:k]) for k in range(len(TOKENS))])
     log.ended = True
     assert len(detected(log).units) == len(TOKENS)
+    assert detected(log).generation_calls == list(TOKENS)
 
 
 def test_beams_and_rows_that_are_done_are_no_sequences() -> None:

@@ -106,13 +106,22 @@ def test_items_that_come_quicker_again_are_kept_somewhere(tmp_path, name, kept) 
     "name",
     [
         *("Told", "Weighted", "Levelled", "Told-brief", "Weighted-brief", "Levelled-brief"),
-        *("Hooked", "Hooked-brief", "Playing", "Ramped"),
+        *("Hooked", "Hooked-brief", "Playing", "Ramped", "Environs"),
     ],
 )
 def test_workers_that_stay_miss_what_the_program_sets(name) -> None:
     """A trial that ends within its first pass knows it by the loop around it."""
     found = causes(trial(name, "2"), trial(name, "2", "persistent"))
     assert set(found) - {"items-repeat"} == {"set-by-program"}
+
+
+@pytest.mark.parametrize(("name", "cause"), [("OneHandle", "items-missing"), ("Opening", None)])
+def test_workers_that_move_each_others_place_in_a_file_are_told(tmp_path, name, cause) -> None:
+    """What lies at an index is another thing, though nothing was drawn."""
+    words = ("work_data.py", f"{name}-long", "0")
+    parted = MeasurePlan(measure_s=0.3, min_steps=8, ceilings_workers=(0,), ceilings_s=0.2)
+    before = program.python(tmp_path, *words, plan=parted).measured
+    assert causes(before, trial(f"{name}-long", "2")) == [cause] * (cause is not None)
 
 
 def test_workers_never_see_the_updates_of_a_network_that_makes_items(tmp_path) -> None:
@@ -242,11 +251,20 @@ def test_items_and_updates_are_told_as_seen() -> None:
         ("keeps-a-queue", "running-average"),
         ("in-turn", "update-samples"),
         ("left-over", "update-samples"),
+        ("spoiled", "items-missing"),
+        ("drawn", "counters"),
     ],
 )
 def test_what_follows_the_batch_in_an_update_is_told_by_its_cause(how, cause) -> None:
     """Batches of 4 eight times, and of 16 twice: an update should be the same."""
     assert cause in causes(updating(how, "4", "8"), updating(how, "16", "2"))
+
+
+def test_rows_that_go_beside_each_batch_are_counted_in_an_update() -> None:
+    """Two remembered items beside four, eight times, and beside sixteen, twice."""
+    found = same_work.differences([updating("beside", "4", "8")], updating("beside", "16", "2"))
+    told = "An update takes 36 rows through the network, where it took 48."
+    assert told in [each.sentence for each in found]
 
 
 @pytest.mark.parametrize(

@@ -37,3 +37,50 @@ def test_a_number_that_goes_into_seeds_alone_shares_nothing_out(tmp_path, line, 
     path = tmp_path / "stream.py"
     path.write_text(ASKING.replace("{line}", line).replace("{then}", then))
     assert worker_number.only_seeds(str(path), 6, "num_workers") is seeds
+
+
+ENDING = """
+def __iter__(self):
+    worker, seen = get_worker_info(), 0
+    each = self.size // worker.num_workers
+    {stream}
+
+
+def samples(self):
+    while True:
+        yield from self.shards
+"""
+
+
+COUNTED = """for item in self.samples():
+        seen += 1
+        if seen > self.size:
+            return
+        yield item"""
+
+
+@pytest.mark.parametrize(
+    ("stream", "code"),
+    [
+        ("return islice(self.samples(), self.size)", "islice(self.samples(), self.size)"),
+        ("return islice(self.samples(), each)", ""),
+        ("return islice(self.samples(), self.size // worker.num_workers)", ""),
+        ("return islice(self.samples(), worker.id, None, worker.num_workers)", ""),
+        (COUNTED, "seen > self.size"),
+        ("for item in self.samples():\n        if item is None: return\n        yield item", ""),
+        (
+            "source = self.samples()\n    for _ in range(self.size): yield next(source)",
+            "range(self.size)",
+        ),
+        ("yield from self.samples()", ""),
+    ],
+)
+def test_a_stream_without_an_end_is_cut_in_each_worker(tmp_path, stream, code) -> None:
+    """A number that follows that of the workers cuts all of them together."""
+    path = tmp_path / "stream.py"
+    path.write_text(ENDING.replace("{stream}", stream))
+    scope: dict[str, object] = {}
+    exec(compile(path.read_text(), str(path), "exec"), scope)
+    functions = [scope["__iter__"], scope["samples"]]
+    assert worker_number.ends_for_itself(functions) == code
+    assert worker_number.ends_for_itself(functions[:1]) == ""

@@ -203,8 +203,8 @@ def test_results_of_later_rows_are_compared_item_by_item(after, differs) -> None
     assert [each.cause for each in found] == ["results"] * differs
 
 
-def a_stream(workers: int, *states: WorkerState, endless: bool = False) -> Run:
-    loader = LoaderWork(iterable=True, endless=endless, workers=states)
+def a_stream(workers: int, *states: WorkerState, endless: bool = False, cut: str = "") -> Run:
+    loader = LoaderWork(iterable=True, endless=endless, workers=states, each_worker=cut)
     return a_run(effects=Effects(workers=workers), work=WorkFacts(loader=loader))
 
 
@@ -228,6 +228,7 @@ def test_a_stream_that_is_dealt_out_by_batches_comes_as_it_was() -> None:
         (a_stream(2, WorkerState(asked=("id", "info"))), True),
         (a_stream(2), True),
         (a_stream(2, WorkerState(asked=("id", "num_workers"))), False),
+        (a_stream(2, WorkerState(asked=("id", "num_workers")), cut="islice(all, 9)"), True),
         (a_stream(2, WorkerState(asked=("dataset",))), True),
         (a_stream(2, WorkerState(asked=("num_workers",))), True),
         (a_stream(2, WorkerState(part="a"), WorkerState(worker=1, part="b")), False),
@@ -333,3 +334,104 @@ def test_sums_that_the_program_divides_at_the_update_are_no_other_loss(
     after = a_training(32, losses=losses, gradient=length)
     after = replace(after, effects=replace(after.effects, accumulation=1.0))
     assert causes(after, before) == ([cause] if cause else [])
+
+
+def in_updates(batches: float, **work: Any) -> Run:
+    """Run of a training of 32 samples an update, in so many batches."""
+    facts = WorkFacts(update_samples=32.0, **work)
+    effects = Effects(batch=32 / batches, accumulation=batches, trains="optimizer")
+    return a_run(step_kind="optimizer step", effects=effects, work=facts)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "cause"),
+    [
+        ("update_rows", 160.0, 40.0, "update-samples"),
+        ("update_rows", 64.0, 64.0, None),
+        ("untrained", 0.02, 0.27, "items-missing"),
+        ("untrained", 0.02, 0.04, None),
+        ("untrained", 0.5, 0.0, None),
+        ("untrained", None, 0.2, None),
+        ("updates", UpdateWork(once_a_batch=("next(ramp)",)), UpdateWork(), "counters"),
+    ],
+)
+def test_what_is_done_by_batches_is_told_of_fewer_in_an_update(name, old, new, cause) -> None:
+    """As long as an update has as many batches, nothing of it is another."""
+    before, after = in_updates(16, **{name: old}), in_updates(1, **{name: new})
+    assert causes(after, before) == ([cause] if cause else [])
+    assert causes(in_updates(16, **{name: old}), before) == []
+
+
+def test_rows_that_differ_from_run_to_run_are_not_compared() -> None:
+    runs = [in_updates(16, update_rows=rows) for rows in (150.0, 160.0)]
+    assert same_work.differences(runs, in_updates(1, update_rows=40.0)) == ()
+
+
+def at_indices(workers: int, *came: int, alike: bool | None = True, **state: Any) -> Run:
+    """Run whose items at three indices hold what came."""
+    drawn, content = (Items(count=3, first=each, distinct=(2,)) for each in ((7, 8, 9), came))
+    loader = LoaderWork(passes=(PassItems(drawn=drawn, came=content),), by_items=state)
+    return a_run(effects=Effects(workers=workers), work=WorkFacts(loader=loader, items_alike=alike))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "refused"),
+    [
+        (at_indices(0, 1, 2, 3), at_indices(2, 1, 5, 3), True),
+        (at_indices(0, 1, 2, 3), at_indices(2, 1, 2, 3), False),
+        (at_indices(0, 1, 2, 3), at_indices(0, 1, 5, 3), False),
+        (at_indices(0, 1, 2, 3, alike=None), at_indices(2, 1, 5, 3), False),
+        (at_indices(0, 1, 2, 3, random="generator"), at_indices(2, 1, 5, 3), False),
+    ],
+)
+def test_what_lies_at_an_index_stays_what_it_was(before, after, refused) -> None:
+    """Where numbers are drawn for it, other processes draw others."""
+    found = same_work.differences([before, before], after)
+    assert [each.refused for each in found] == [True] * refused
+
+
+def padded(batch: float, *gradient: float, draws: bool = False) -> Run:
+    """Run of a training without draws, whose items are padded by their batch."""
+    drawn, came = Items(count=2, first=(4, 1)), Items(count=2, first=(int(batch), 0))
+    updates = UpdateWork(losses=LOSSES, gradients=(gradient, gradient))
+    state: dict[str, Any] = {"by_items": {"random": "generator"}} if draws else {}
+    loader = LoaderWork(draws=False, passes=(PassItems(drawn=drawn, came=came),), **state)
+    work = WorkFacts(updates=updates, update_samples=32.0, loader=loader)
+    return a_run(step_kind="optimizer step", effects=Effects(batch=batch), work=work)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "cause"),
+    [
+        (padded(2, 1.0, 0.0), padded(32, 1.0, 0.5), "loss-of-update"),
+        (padded(2, 1.0, 0.0), padded(32, 1.0, 0.1), None),
+        (padded(2, 1.0, 0.0), padded(2, 1.0, 0.5), None),
+        (padded(2, 1.0, 0.0, draws=True), padded(32, 1.0, 0.5, draws=True), None),
+        (padded(2), padded(32), None),
+    ],
+)
+def test_gradients_of_the_same_items_are_compared_where_losses_are_alike(
+    before, after, cause
+) -> None:
+    """A mean over tokens weighs short texts by their neighbours, and hardly shows in a loss."""
+    assert causes(after, before) == ([cause] if cause else [])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "cause"),
+    [
+        ((70.0, 20.0, 70.0, 20.0), (20.0, 20.0), "results"),
+        ((50.0, 50.0), (50.0, 50.0), None),
+        ((70.0, 20.0, 10.0), (70.0, 12.0, 10.0, 9.0), None),
+        ((20.0, 30.0), (35.0, 40.0), None),
+        ((), (20.0,), None),
+    ],
+)
+def test_generations_of_fewer_tokens_in_a_larger_batch_are_told(old, new, cause) -> None:
+    """The first of them has as many as the longest of its prompts had alone, if it waits for it."""
+    before, after = (
+        a_run(effects=Effects(batch=batch), work=WorkFacts(generations=calls))
+        for batch, calls in ((1, old), (32, new))
+    )
+    assert causes(after, before) == ([cause] if cause else [])
+    assert causes(replace(after, effects=before.effects), before) == []

@@ -46,6 +46,20 @@ def first_items(run: Run, name: str) -> Items:
     return found
 
 
+def shared_start(before: Run, after: Run, name: str) -> int:
+    """Items by which both runs begin alike."""
+    old, new = (first_items(run, name).first for run in (before, after))
+    pairs = zip(old, new, strict=False)
+    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(old), len(new)))
+
+
+def draws_for_items(run: Run) -> bool:
+    """True if making items moved a random generator, in whatever process makes them."""
+    work = loader_of(run)
+    states = [work.by_items, *(each.changed for each in work.workers)]
+    return any("generator" in state.values() for state in states)
+
+
 def update_samples(run: Run) -> float | None:
     """Samples of one update, of all ranks; None where they were not seen."""
     if run.work is not None and run.work.update_samples is not None:

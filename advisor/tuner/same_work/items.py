@@ -9,11 +9,13 @@ from advisor.tuner.same_work.facts import (
     KINDS,
     Compared,
     Differences,
+    draws_for_items,
     ends,
     first_items,
     loader_of,
     moved_batch,
     moved_workers,
+    shared_start,
     suggested,
 )
 
@@ -99,6 +101,33 @@ def repeats_first_pass(run: Run) -> bool | None:
     return firsts[0][:size] == firsts[1][:size]
 
 
+def other_content(compared: Compared) -> Differences:
+    """Other content at the same indices, where nothing drew random numbers to make it.
+
+    Workers that share an open file move each other's place in it.
+    """
+    originals, before, after = compared.originals, compared.before, compared.after
+    runs = (*originals, after)
+    alike = any(run.work and run.work.items_alike for run in originals)
+    drawn = any(map(draws_for_items, runs))
+    if moved_batch(compared) or not moved_workers(before, after) or not alike or drawn:
+        return
+    size = min(shared_start(originals[0], run, "drawn") for run in runs)
+    *old, new = (first_items(run, "came").first[:size] for run in runs)
+    size = min(map(len, (*old, new)))
+    if any(each[:size] != old[0][:size] for each in old):
+        return
+    many = sum(a != b for a, b in zip(new, old[0], strict=False))
+    if many:
+        why = f"Of the first {size} items {many} hold something else than before"
+        yield WorkDifference(
+            cause="items-missing",
+            sentence=f"{why}, at the same indices.",
+            refused=True,
+            of_workers=True,
+        )
+
+
 def shorter_passes(compared: Compared) -> Differences:
     """Passes of fewer items by their loader's length, as groups that each drop a rest have."""
     if not moved_batch(compared):
@@ -148,6 +177,14 @@ def unsharded(compared: Compared) -> Differences:
         return
     asked = {field for state in work.workers for field in state.asked}
     if asked >= SHARDS or has_own_parts(work.workers):
+        if work.each_worker:
+            why = f"Each worker ends its pass by itself, at `{work.each_worker}`"
+            yield WorkDifference(
+                cause="not-sharded",
+                sentence=f"{why}: a pass of several has as many more items.",
+                refused=True,
+                of_workers=True,
+            )
         return
     if work.workers and not asked:
         why = "No worker asked which part is its own: each worker would yield all of it."

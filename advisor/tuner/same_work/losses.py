@@ -10,6 +10,7 @@ from advisor.tuner import policy
 from advisor.tuner.same_work.facts import (
     Compared,
     Differences,
+    draws_for_items,
     ends,
     first_items,
     loader_of,
@@ -67,6 +68,32 @@ def other_losses(compared: Compared) -> Differences:
         yield suggested("loss-of-update", f"The first updates have a loss of {shown}.")
 
 
+def other_gradients(compared: Compared) -> Differences:
+    """Other gradients of the same items, though their losses are alike.
+
+    A mean over the tokens of a batch weighs texts by their neighbours, and hardly shows in a loss.
+    """
+    if not moved_batch(compared):
+        return
+    runs = (*compared.originals, compared.after)
+    losses = [losses_of(run) for run in runs]
+    *old, new = (updates_of(run).gradients[:1] for run in runs)
+    if not all((*old, new)) or not is_repeatable(compared, losses[:-1], padded=True):
+        return
+    if any(apart(each[0], old[0][0]) > policy.EQUAL_RUNS_TIE for each in old):
+        return
+    moved = apart(new[0], old[0][0])
+    if moved > policy.SAME_GRADIENT_TIE:
+        why = f"Of the same items, the gradients differ by {numbers.percent(moved)}"
+        yield suggested("loss-of-update", f"{why}: the loss depends on its batches.")
+
+
+def apart(one: Sequence[float], other: Sequence[float]) -> float:
+    """Distance of two gradients over the length of the other; 0 if they are not comparable."""
+    length = math.hypot(*other)
+    return math.dist(one, other) / length if length and len(one) == len(other) else 0.0
+
+
 def losses_of(run: Run) -> Sequence[float]:
     return updates_of(run).losses
 
@@ -94,15 +121,19 @@ def is_divided_at_the_update(compared: Compared) -> bool:
     return alike and abs(sums[1] * old / (sums[0] * new) - 1) <= policy.SUMS_TIE
 
 
-def is_repeatable(compared: Compared, losses: Sequence[Sequence[float]]) -> bool:
+def is_repeatable(
+    compared: Compared, losses: Sequence[Sequence[float]], *, padded: bool = False
+) -> bool:
     """True if equal runs have equal losses, and this one had the same items without other draws.
 
     Its losses then have to be the same: nothing but the batch is another. A single original is
-    taken to repeat itself: it had the same items, and drew nothing that could differ.
+    taken to repeat itself: it had the same items, and drew nothing that could differ. Items that
+    may be `padded` to the longest of their batch are known by their indices.
     """
     runs = (*compared.originals, compared.after)
     drawn = any(loader_of(run).draws is not False for run in runs)
-    came = {first_items(run, "came").first for run in runs}
+    by_index = padded and not any(map(draws_for_items, runs))
+    came = {first_items(run, "drawn" if by_index else "came").first for run in runs}
     samples = [update_samples(run) or 0.0 for run in runs]
     as_many = min(samples) > 0 and max(samples) - min(samples) <= policy.SAMPLES_TIE * min(
         samples

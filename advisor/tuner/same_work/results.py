@@ -1,7 +1,10 @@
 """Results of an inference: its outputs, and the files that it leaves."""
 
+import math
 from collections.abc import Sequence
+from statistics import fmean
 
+from advisor import numbers
 from advisor.model import Run
 from advisor.tuner import policy
 from advisor.tuner.same_work.facts import (
@@ -13,6 +16,7 @@ from advisor.tuner.same_work.facts import (
     is_called_once,
     loader_of,
     moved_batch,
+    shared_start,
     suggested,
 )
 
@@ -101,11 +105,22 @@ def other_rows(compared: Compared) -> Differences:
         yield suggested("results", why)
 
 
-def shared_start(before: Run, after: Run, name: str) -> int:
-    """Items by which both runs begin alike."""
-    old, new = (first_items(run, name).first for run in (before, after))
-    pairs = zip(old, new, strict=False)
-    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(old), len(new)))
+def shorter_texts(compared: Compared) -> Differences:
+    """Generations of fewer tokens in a larger batch, as where their length counts its padding.
+
+    One that waits for its longest text has as many calls as the longest of the same prompts.
+    """
+    before, after = ends(compared)
+    old, new = (run.work.generations if run.work else () for run in ends(compared))
+    larger = (after.effects.batch or 0) / (before.effects.batch or math.inf)
+    if larger < 2 or not old or not new:
+        return
+    fewest = 1 - policy.FEWER_CALLS_TIE
+    same_prompts = max(old[: int(larger)])
+    if new[0] < fewest * same_prompts and fmean(new) < fewest * fmean(old):
+        shown = [numbers.measure(fmean(each), 2) for each in (new, old)]
+        why = f"A generation has {shown[0]} tokens, where it had {shown[1]}."
+        yield suggested("results", why)
 
 
 def unlike_rows(

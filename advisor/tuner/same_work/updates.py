@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean, median
 
+from advisor import numbers
 from advisor.model import TRAINING_STEPS, Run, UpdateWork
 from advisor.tuner import policy
 from advisor.tuner.same_work.facts import (
@@ -45,6 +46,50 @@ def other_parts(compared: Compared) -> Differences:
     if not known and old and new and abs(new - old) > policy.SAMPLES_TIE * old:
         why = f"An update has gradients of {new:g} weights, where it had {old:g}."
         yield suggested("update-samples", why)
+
+
+def other_update_rows(compared: Compared) -> Differences:
+    """Rows beside the loader's batches, such as remembered items: as many for each batch.
+
+    Only where equal runs have as many: items that are cut into rows have some more or less.
+    """
+    if not moved_batch(compared) or not compared.before.trains:
+        return
+    runs = (*compared.originals, compared.after)
+    if not all(run.work and run.work.update_rows and update_samples(run) for run in runs):
+        return
+    *known, new = (run.work.update_rows or 0.0 for run in runs if run.work)
+    before, after = (update_samples(run) or 0.0 for run in ends(compared))
+    steady = max(known) - min(known) <= policy.SAMPLES_TIE * min(known)
+    scaled = known[-1] * after / before
+    if steady and abs(new - scaled) > policy.ROWS_TIE * scaled:
+        why = f"An update takes {new:g} rows through the network, where it took {scaled:g}."
+        yield suggested("update-samples", why)
+
+
+def untrained_batches(compared: Compared) -> Differences:
+    """More batches that are left out, as where one bad item makes a loss that is not finite."""
+    if not moved_batch(compared) or not compared.before.trains:
+        return
+    *known, new = (
+        run.work.untrained if run.work else None
+        for run in (*compared.originals, compared.after)
+    )
+    seen = [share for share in known if share is not None]
+    if seen and new is not None and new > max(seen) + policy.UNTRAINED_TIE:
+        shown = f"{numbers.percent(new)}, where it was {numbers.percent(fmean(seen))}"
+        yield suggested("items-missing", f"Batches without a backward pass: {shown}.")
+
+
+def once_a_batch(compared: Compared) -> Differences:
+    """What the code draws, takes or moves once a batch, in updates of more or fewer batches."""
+    if not moved_batch(compared) or not compared.before.trains:
+        return
+    old, new = (run.effects.accumulation for run in ends(compared))
+    if old and new and abs(new - old) > policy.SAMPLES_TIE * old:
+        for code in updates_of(compared.before).once_a_batch[:1]:
+            times = f"{new:g} times an update, where it ran {old:g} times"
+            yield suggested("counters", f"`{code}` runs once a batch: {times}.")
 
 
 def updates_of_a_pass(compared: Compared) -> Differences:

@@ -1,0 +1,552 @@
+"""What the program does once a batch: draws for all its items, values in turn, numbers that decay.
+
+One time of a diffusion model, or one weight of a mixture, that is drawn for a whole batch: an
+update over 16 batches held 16 of them, and over one larger batch it holds one. A weight of the loss
+that comes from `next(ramp)`, and a temperature that falls by `t * 0.999`, follow the batches in the
+same way, and are no whole numbers that count them. Nothing of torch's tells any of these. They
+stand in the code that runs with each backward pass: the innermost loop around it, and the program's
+own functions and networks that this loop calls. What lies in a loop further inside is done by items
+and not by batches; what an update alone does, or only tells a person, is left out. No code of the
+program runs.
+"""
+
+from __future__ import annotations
+
+import ast
+import gc
+import inspect
+import operator
+import os
+import random
+import sys
+import types
+from typing import Any, Iterator, NamedTuple
+
+from . import call_sites, set_in_loops
+from .copied_weights import variables_of
+from .loop_code import UNKNOWN
+from .session import Session
+from .source_code import tree_of
+
+# By judgement: what a loop does stands near, and looking must not slow the first batch.
+DEEP, FOLLOWED = 4, 60
+"""Levels of calls, and functions, that are followed from the loop."""
+HELD = 8
+"""Elements of a container whose calls are followed."""
+PARTS = 300
+"""Modules of a network whose code is read."""
+CALL = "__call__"
+"""Method by which an object is called."""
+TOLD, SHOWN = 4, 60
+"""Expressions that are told, and characters of one."""
+REACHED = 64
+"""Values that an iterator holds, and that are looked at."""
+
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+OF_ITEMS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+LEAVES = (ast.Return, ast.Continue, ast.Break, ast.Raise)
+COMPARED: dict[type, Any] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.In: lambda one, other: one in other,
+    ast.NotIn: lambda one, other: one not in other,
+}
+UPDATES = frozenset(("step", "zero_grad"))
+"""Methods whose code runs once an update."""
+TELLING = (
+    "print", "log", "info", "debug", "warn", "write", "scalar", "postfix", "description", "plot",
+    "append", "save", "format", "wandb", "writer",
+)  # fmt: skip
+"""Parts of the names of functions that only tell a person, or keep what is told."""
+SCALAR_OF_PYTHON = frozenset(
+    (
+        "random", "uniform", "randint", "randrange", "choice", "gauss", "betavariate", "triangular",
+        "normalvariate", "expovariate", "gammavariate", "lognormvariate",
+    )
+)  # fmt: skip
+SEVERAL_OF_PYTHON = frozenset(("choices", "sample"))
+"""Draws of as many as are asked for."""
+PARAMETERS_OF_NUMPY = {
+    "random": 0, "random_sample": 0, "rand": 0, "randn": 0, "standard_normal": 0, "uniform": 2,
+    "normal": 2, "lognormal": 2, "beta": 2, "gamma": 2, "binomial": 2, "randint": 2, "integers": 2,
+    "exponential": 1, "poisson": 1, "choice": 1,
+}  # fmt: skip
+"""Arguments before the size: without one, a single number is drawn."""
+OF_TORCH = {"rand": 0, "randn": 0, "randint": 1}
+"""Functions of torch's, and the arguments before those that may be a size."""
+
+
+class Piece(NamedTuple):
+    """Code that runs with each batch, and the variables that it sees."""
+
+    body: list[Any]
+    variables: dict[str, Any]
+    loop: ast.AST | None
+    """The loop, if this is its own body: its variables last from batch to batch."""
+    file: str
+
+
+def find(session: Session) -> None:
+    """Read the code around the first backward pass, once."""
+    if session.once_a_batch is not None or session.capture is not None:
+        return
+    session.once_a_batch = []
+    try:
+        told = _Reading(session).told()
+        session.once_a_batch = list(dict.fromkeys(told))[:TOLD]
+    except RecursionError:  # the program's stack is nearly full
+        pass
+
+
+def _pieces_of_stack() -> list[Piece]:
+    """Functions under way, up to the innermost loop around the pass; empty without one.
+
+    A library's loop over the batches calls the program in ways that its code does not show.
+    """
+    pieces: list[Piece] = []
+    frame: Any = sys._getframe()
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not call_sites.is_foreign(name):
+            function, loops = set_in_loops.at(frame)
+            body = loops[-1].body if loops else getattr(function, "body", [])
+            variables = {**frame.f_globals, **variables_of(frame)}
+            pieces.append(Piece(body, variables, (loops or [None])[-1], name))
+            if loops:
+                return pieces
+        elif pieces and f"{os.sep}torch{os.sep}" not in name:
+            break
+        frame = frame.f_back
+    return []
+
+
+class _Reading:
+    """Reading of the code of one batch."""
+
+    def __init__(self, session: Session) -> None:
+        self._modules = [entry.module() for entry in session.modules]
+        self._followed: set[Any] = set()
+        self._decaying: dict[str, list[ast.stmt]] = {}
+        """Statements by which a number follows itself, by what they set."""
+        self._set: set[str] = set()
+        """What is set anew in each batch."""
+        self._files: set[str] = set()
+
+    def told(self) -> Iterator[str]:
+        pieces = _pieces_of_stack()
+        if not pieces:
+            return
+        for module in self._modules:  # whoever calls them
+            for function, part in _forwards(module):
+                if function not in self._followed:
+                    self._followed.add(function)
+                    pieces.append(self._piece(function, part))
+        for piece in pieces:
+            yield from self._read(piece, DEEP)
+        for name, statements in self._decaying.items():
+            lasts = not {name, name.split(".")[0].split("[")[0]} & self._set
+            if lasts and any(_is_felt(tree_of(file), statements) for file in self._files):
+                yield ast.unparse(statements[0])[:SHOWN]
+
+    def _read(self, piece: Piece, calls: int) -> Iterator[str]:
+        self._files.add(piece.file)
+        self._set |= _stored(getattr(piece.loop, "target", None))
+        return self._block(piece.body, piece, calls, False)
+
+    def _block(
+        self, statements: list[Any], piece: Piece, calls: int, by_items: bool
+    ) -> Iterator[str]:
+        """Read statements in their order, without branches that are not taken."""
+        updating = _names_of_updates(statements)
+        for statement in statements:
+            if isinstance(statement, set_in_loops.INNER):
+                continue
+            if isinstance(statement, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
+                self._note_set(statement, piece.loop is not None)
+            else:
+                self._set |= set().union(*map(_stored, _own_parts(statement)))
+            branch = isinstance(statement, ast.If)
+            if not (branch and _only_tells(statement.body)):
+                yield from self._expressions(statement, piece, calls, by_items)
+            if not branch:
+                within = by_items or isinstance(statement, LOOPS)
+                for name in ("body", "orelse", "finalbody"):
+                    inner = getattr(statement, name, [])
+                    yield from self._block(inner, piece, calls, within)
+                continue
+            taken = truth(statement.test, piece.variables)
+            apart = _is_of_update(statement, updating) or _only_tells(statement.body)
+            if taken is not False and not apart:
+                yield from self._block(statement.body, piece, calls, by_items)
+            if taken is True and isinstance(statement.body[-1], LEAVES):
+                return
+            if taken is not True:
+                yield from self._block(statement.orelse, piece, calls, by_items)
+
+    def _expressions(
+        self, statement: Any, piece: Piece, calls: int, by_items: bool
+    ) -> Iterator[str]:
+        """Read what a statement itself computes, without those inside it."""
+        here = [(each, by_items) for each in _own_parts(statement)]
+        while here:
+            part, within = here.pop()
+            within = within or isinstance(part, OF_ITEMS)
+            if isinstance(part, ast.Call):
+                yield from self._call(part, piece, calls, within)
+            parts = list(_own_parts(part))
+            if isinstance(part, ast.IfExp):
+                taken = truth(part.test, piece.variables)
+                left_out = part.orelse if taken else part.body if taken is False else None
+                parts = [each for each in parts if each is not left_out]
+            here += [(each, within) for each in parts]
+
+    def _call(
+        self, call: ast.Call, piece: Piece, calls: int, by_items: bool
+    ) -> Iterator[str]:
+        variables = piece.variables
+        if not by_items and (_is_draw(call, variables) or _is_next(call, variables)):
+            yield ast.unparse(call)[:SHOWN]
+        for function, owner in _called(call, variables) if calls else ():
+            if len(self._followed) < FOLLOWED and function not in self._followed:
+                self._followed.add(function)
+                inner = self._piece(function, owner)
+                inner.variables.update(_given(call, function, owner, variables))
+                self._files.add(inner.file)
+                yield from self._block(inner.body, inner, calls - 1, by_items)
+
+    def _piece(self, function: Any, owner: Any) -> Piece:
+        code = function.__code__
+        tree = set_in_loops.function_of(code)
+        variables = dict(function.__globals__)
+        variables.update((name, UNKNOWN) for name in code.co_varnames)
+        if owner is not None and code.co_argcount:
+            variables[code.co_varnames[0]] = owner
+        return Piece(getattr(tree, "body", []), variables, None, code.co_filename)
+
+    def _note_set(self, statement: Any, is_loop: bool) -> None:
+        targets = getattr(statement, "targets", None) or [statement.target]
+        key = ast.unparse(targets[0])
+        plain = isinstance(targets[0], ast.Name)
+        if len(targets) == 1 and _follows_itself(statement, key):
+            if is_loop or not plain:
+                self._decaying.setdefault(key, []).append(statement)
+        elif not isinstance(statement, ast.AugAssign):
+            self._set |= set().union(*map(_stored, targets))
+
+
+# Which code belongs to the batch
+
+
+def _own_parts(node: ast.AST) -> Iterator[ast.AST]:
+    """Parts of a statement or an expression, without statements and functions inside it."""
+    for part in ast.iter_child_nodes(node):
+        if not isinstance(part, (ast.stmt, ast.ExceptHandler, *set_in_loops.INNER)):
+            yield part
+
+
+def _stored(target: ast.AST | None) -> set[str]:
+    """What a target sets, as the program writes it."""
+    parts = [] if target is None else list(ast.walk(target))
+    stored = [part for part in parts if isinstance(getattr(part, "ctx", None), ast.Store)]
+    return set(map(ast.unparse, stored))
+
+
+def _given(
+    call: ast.Call, function: Any, owner: Any, variables: dict[str, Any]
+) -> dict[str, Any]:
+    """Values of the arguments that a call gives, as far as they are known."""
+    code, defaults = function.__code__, function.__defaults__ or ()
+    names = code.co_varnames[: code.co_argcount]
+    known = dict(zip(names[len(names) - len(defaults) :], defaults))
+    known.update(function.__kwdefaults__ or {})
+    places = names[1:] if owner is not None else names
+    known.update((name, _value(each, variables)) for name, each in zip(places, call.args))
+    for each in call.keywords:
+        if each.arg is None:  # `**settings`
+            return {}
+        known[each.arg] = _value(each.value, variables)
+    return {} if any(isinstance(each, ast.Starred) for each in call.args) else known
+
+
+def truth(test: ast.AST, variables: dict[str, Any]) -> bool | None:
+    """Whether a condition holds by what is known of its variables now; None: unknown."""
+    if isinstance(test, ast.BoolOp):
+        parts = [truth(each, variables) for each in test.values]
+        ends = isinstance(test.op, ast.Or)  # one that holds decides
+        return ends if ends in parts else None if None in parts else not ends
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        known = truth(test.operand, variables)
+        return None if known is None else not known
+    if isinstance(test, ast.Compare) and len(test.ops) == 1:
+        one, other = (_plain(each, variables) for each in (test.left, *test.comparators))
+        compare = COMPARED.get(type(test.ops[0]))
+        try:
+            unknown = UNKNOWN in (one, other) or compare is None
+            return None if unknown else bool(compare(one, other))  # type: ignore[misc]
+        except TypeError:
+            return None
+    value = _plain(test, variables)
+    return None if value is UNKNOWN else bool(value)
+
+
+def _plain(part: ast.AST, variables: dict[str, Any]) -> Any:
+    """Value of a plain expression; UNKNOWN for any other object, whose code might run."""
+    value = _value(part, variables)
+    if isinstance(part, (ast.Tuple, ast.List)):
+        value = tuple(_plain(each, variables) for each in part.elts)
+        return UNKNOWN if UNKNOWN in value else value
+    return value if type(value) in (bool, int, float, str, type(None), tuple) else UNKNOWN
+
+
+def _forwards(module: Any) -> Iterator[tuple[Any, Any]]:
+    """Functions of the program's own by which a network and its parts are called."""
+    parts = module.modules() if hasattr(module, "modules") else ()
+    for _, part in zip(range(PARTS), parts):
+        function = getattr(type(part), "forward", None)
+        if function is not None and _is_own(function):
+            yield inspect.unwrap(function), part
+
+
+def _called(call: ast.Call, variables: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+    """The program's own functions that a call runs, each with the object that it is of."""
+    function, owner = call.func, UNKNOWN
+    if isinstance(function, ast.Attribute):
+        owner = _value(function.value, variables)
+        method = getattr(type(owner), function.attr, None)
+        if owner is not UNKNOWN and isinstance(method, types.FunctionType):
+            if _is_own(method):
+                yield inspect.unwrap(method), owner
+            return
+    if isinstance(function, ast.Subscript):
+        held = _value(function.value, variables)
+        elements = (
+            list(held.values() if type(held) is dict else held)[:HELD]
+            if (type(held) in (dict, list, tuple))
+            else []
+        )
+    else:
+        elements = [_value(function, variables)]
+    for element in elements:
+        called: Any
+        if isinstance(element, types.MethodType):
+            called, of = element.__func__, element.__self__
+        elif isinstance(element, types.FunctionType):
+            called, of = element, None if owner is UNKNOWN else owner
+        elif hasattr(type(element), "forward"):
+            yield from _forwards(element)
+            continue
+        else:
+            called, of = getattr(type(element), CALL, None), element
+        if _is_own(called):
+            yield inspect.unwrap(called), of
+
+
+def _is_own(function: Any) -> bool:
+    if not isinstance(function, types.FunctionType):
+        return False
+    return not call_sites.is_foreign(inspect.unwrap(function).__code__.co_filename)
+
+
+def _value(part: ast.AST, variables: dict[str, Any]) -> Any:
+    """Value of names, attributes and items, without a call of the program's code."""
+    if isinstance(part, ast.Constant):
+        return part.value
+    if isinstance(part, ast.Name):
+        return variables.get(part.id, UNKNOWN)
+    if isinstance(part, ast.Attribute):
+        return set_in_loops.attribute(_value(part.value, variables), part.attr)
+    if isinstance(part, ast.Subscript) and isinstance(part.slice, ast.Constant):
+        return set_in_loops.item(_value(part.value, variables), part.slice.value)
+    return UNKNOWN
+
+
+def _names_of_updates(body: list[Any]) -> set[str]:
+    """Variables that say whether an update is due: `last = (i + 1) % accumulation == 0`."""
+    return {
+        target.id
+        for statement in body
+        for part in ast.walk(statement)
+        if isinstance(part, ast.Assign) and _has_modulo(part.value)
+        for target in part.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def _has_modulo(part: ast.AST) -> bool:
+    return any(isinstance(getattr(each, "op", None), ast.Mod) for each in ast.walk(part))
+
+
+def _is_of_update(branch: ast.If, updating: set[str]) -> bool:
+    """Return True for a branch that some batches take: an update, or each n-th batch."""
+    names = {name for part in ast.walk(branch.test) for name in _names(part)}
+    called = {
+        name
+        for statement in branch.body
+        for part in ast.walk(statement)
+        if isinstance(part, ast.Call)
+        for name in _names(part.func)
+    }
+    return (
+        _has_modulo(branch.test)
+        or bool(names & updating)
+        or any("sync" in name or "accumul" in name for name in names)
+        or bool(called & UPDATES)
+    )
+
+
+def _names(part: ast.AST) -> list[str]:
+    name = getattr(part, "id", None) or getattr(part, "attr", None)
+    return [name] if isinstance(name, str) else []
+
+
+def _only_tells(body: list[Any]) -> bool:
+    return all(
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Call)
+        and _tells(statement.value)
+        for statement in body
+    )
+
+
+def _tells(call: ast.Call) -> bool:
+    words = " ".join(name for part in ast.walk(call.func) for name in _names(part)).lower()
+    return any(word in words for word in TELLING)
+
+
+# Draws, and values in turn
+
+
+def _is_draw(call: ast.Call, variables: dict[str, Any]) -> bool:
+    """Return True for a draw whose size is a constant."""
+    function = call.func
+    name = (_names(function) or [""])[0]
+    owner = (
+        _value(function.value, variables)
+        if isinstance(function, ast.Attribute)
+        else UNKNOWN
+    )
+    if owner is UNKNOWN:  # `from random import random`
+        owner = getattr(_value(function, variables), "__self__", UNKNOWN)
+    sizes = [each.value for each in call.keywords if each.arg in ("size", "k")]
+    if owner is random or isinstance(owner, random.Random):
+        several = name in SEVERAL_OF_PYTHON and all(
+            map(_is_constant, [*sizes, *call.args[1:]])
+        )
+        return name in SCALAR_OF_PYTHON or several
+    kind = getattr(owner, "__name__", "") if isinstance(owner, types.ModuleType) else ""
+    of_numpy = kind == "numpy.random" or type(owner).__module__.startswith("numpy.random")
+    if of_numpy and name in PARAMETERS_OF_NUMPY:
+        given = call.args[PARAMETERS_OF_NUMPY[name] :]
+        return all(map(_is_constant, [*sizes, *given]))
+    if kind == "torch" and name in OF_TORCH:
+        given = [*call.args[OF_TORCH[name] :], *sizes]
+        if name == "randint":  # from 0, or from another number
+            given = given[-1:]
+        return bool(given) and all(map(_is_constant, given))
+    return False
+
+
+def _is_constant(part: ast.AST) -> bool:
+    """Return True for a number, and for a shape of numbers."""
+    return all(
+        isinstance(each, (ast.Constant, ast.Tuple, ast.List, ast.expr_context))
+        for each in ast.walk(part)
+    )
+
+
+def _is_next(call: ast.Call, variables: dict[str, Any]) -> bool:
+    """Return True for the next of an iterator over plain values: none of data."""
+    if (_names(call.func) or [""])[0] not in ("next", "__next__"):
+        return False
+    of = call.args[0] if call.args else getattr(call.func, "value", call.func)
+    iterator = _value(of, variables)
+    return hasattr(type(iterator), "__next__") and _holds_plain_values(iterator)
+
+
+def _holds_plain_values(iterator: Any) -> bool:
+    here, seen = [iterator], set()
+    while here:
+        value = here.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        frame = getattr(value, "gi_frame", None)
+        if len(seen) > REACHED:
+            return True  # a long list of numbers
+        if frame is not None:
+            here += list(variables_of(frame).values())
+        elif isinstance(value, (list, tuple)):
+            here += list(value[:HELD])
+        elif hasattr(type(value), "__next__") and type(value).__module__ in (
+            "builtins",
+            "itertools",
+        ):
+            here += gc.get_referents(value)
+        elif not isinstance(value, (bool, int, float, str, range, type(None), type)):
+            return False
+    return True
+
+
+# Numbers that follow themselves
+
+
+def _follows_itself(statement: Any, key: str) -> bool:
+    """Return True for `x *= 0.99`, `x = 0.9 * x + 0.1 * y`, and `x = min(1.0, x + 1e-4)`."""
+    if isinstance(statement, ast.AugAssign):
+        moves = isinstance(statement.op, (ast.Mult, ast.Div, ast.Pow))
+        return moves or _is_ramp(statement.op, statement.value)
+    for part in ast.walk(statement.value) if statement.value is not None else ():
+        if isinstance(part, ast.BinOp):
+            sides = [part.left, part.right]
+            own = [side for side in sides if ast.unparse(side) == key]
+            others = [side for side in sides if side not in own]
+            if own and isinstance(part.op, ast.Mult):
+                return True
+            if own and others and _is_ramp(part.op, others[0]):
+                return True
+    return False
+
+
+def _is_ramp(op: ast.operator, step: ast.AST) -> bool:
+    fraction = isinstance(step, ast.Constant) and isinstance(step.value, float)
+    return isinstance(op, (ast.Add, ast.Sub)) and fraction
+
+
+def _is_felt(tree: ast.Module, statements: list[Any]) -> bool:
+    """Return True if code beside these statements computes with what they set."""
+    first = statements[0]
+    target = first.target if isinstance(first, ast.AugAssign) else first.targets[0]
+    name = (_names(target) or [""])[0]
+    of_self = ast.unparse(target).startswith("self.")
+    own = {(each.lineno, ast.dump(each)) for each in statements}
+    here: list[tuple[Any, bool]] = [(tree, not of_self)]
+    while here:
+        part, is_its_own = here.pop()
+        if isinstance(part, ast.stmt) and (part.lineno, ast.dump(part)) in own:
+            continue
+        if isinstance(part, ast.ClassDef) and of_self:
+            inside = (each for each in ast.walk(part) if isinstance(each, ast.stmt))
+            is_its_own = any((each.lineno, ast.dump(each)) in own for each in inside)
+        if isinstance(part, (ast.JoinedStr, ast.Return, ast.Dict)) and not any(
+            isinstance(each, (ast.BinOp, ast.Call)) for each in ast.iter_child_nodes(part)
+        ):
+            continue
+        if isinstance(part, ast.Call) and _tells(part):
+            continue
+        if name in _names(part) and isinstance(getattr(part, "ctx", None), ast.Load):
+            owner = getattr(getattr(part, "value", None), "id", "")
+            if is_its_own or owner != "self":
+                return True
+        here += [(each, is_its_own) for each in ast.iter_child_nodes(part)]
+    return False
+
+
+def content(session: Session) -> list[str]:
+    """What is drawn, taken or moved once a batch, in the program's words."""
+    return session.once_a_batch or []
