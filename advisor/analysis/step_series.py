@@ -3,7 +3,7 @@
 import bisect
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 
 from advisor.analysis.events import EventLog, ForwardCall, Span
@@ -91,6 +91,22 @@ class StepSeries:
         """Mean length of the latest steps."""
         recent = self.clock[-RECENT:]
         return (recent[-1] - recent[0]) / (len(recent) - 1) if len(recent) > 1 else 0.2
+
+    def begun(self, asked: float) -> "StepSeries":
+        """The same with a first step from `asked`, of as many units as the step behind it.
+
+        Steps of a training begin with the end of an update, so their first one has no time of its
+        own. Where the first bound is no later than `asked`, nothing is missing.
+        """
+        if not self.units or asked >= self.bounds[0]:
+            return self
+        return replace(
+            self,
+            bounds=[asked, *self.bounds],
+            clock=[self.clock[0] - (self.bounds[0] - asked), *self.clock],
+            units=[self.units[0], *self.units],
+            marks=[mark + 1 for mark in self.marks],
+        )
 
     def set_clock(self, first_start_s: float | None = None, *, cycles: bool = True) -> None:
         """Set the clock, and the cycles its marks show.

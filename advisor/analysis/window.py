@@ -48,6 +48,8 @@ class Window:
     start: float = 0.0
     end: float = 0.0
     notes: list[str] = field(default_factory=list)
+    whole_run: bool = False
+    """From the first batch that was asked for to the program's end."""
 
     def __post_init__(self) -> None:
         self.start = self.series.bounds[self.first]
@@ -74,8 +76,11 @@ class Window:
         """Return the same window by the device's clock; None with fewer than two marks.
 
         It begins and ends at marked steps, so it may be shorter by a few: for the steps between
-        marks the device's clock is not known.
+        marks the device's clock is not known. A whole run keeps the host's clock, as its first
+        batch was waited for before any step was marked.
         """
+        if self.whole_run:
+            return None
         bounds = self.series.bounds
         marked = [k for k in range(self.first, self.last + 1) if clock.is_marked(bounds[k])]
         if len(marked) < 2:
@@ -245,10 +250,38 @@ def _everything(
         steady = min(steady, max(1 if done > 1 else 0, done // 4))
     multiple = burst(log, series)
     first = steady + (done - steady) % multiple if done - steady > 2 * multiple else steady
+    if log.ended and first < _loaded_ahead(log, series):
+        return _whole_run(log, series)
     window = Window(series, first, done)
     if steady != wanted:
         window.notes.append(
             f"the program ended by itself after {done + 1} step{'s' * (done > 0)}: {first} were "
             f"discarded as warm-up where {wanted} would have been right"
         )
+    return window
+
+
+def _loaded_ahead(log: EventLog, series: StepSeries) -> int:
+    """Steps whose batches workers may have loaded before the first step; 0 without workers."""
+    if series.kind in {FORWARD, GENERATION}:
+        return 0
+    facts = log.loader(series.loader)
+    prefetch = typed(facts.arguments, "prefetch_factor", int) or 0
+    return math.ceil(facts.workers * prefetch / (series.batches_per_step or 1.0))
+
+
+def _whole_run(log: EventLog, series: StepSeries) -> Window:
+    """Window of a run that ended before the batches that its workers had loaded ahead were used up.
+
+    Those came as fast as the model took them: 1,500 items in two batches, loaded at 250 a second,
+    had a rate of 1,500. Their loading has to count, so the window begins where the first batch was
+    asked for. What the start of the workers and the first steps take counts along.
+    """
+    asked = [fetch.start for fetch in log.fetches if fetch.loader in series.loaders]
+    series = series.begun(min(asked)) if asked else series
+    window = Window(series, 0, series.steps, whole_run=True)
+    window.notes.append(
+        f"the program ended by itself after {series.steps} steps, whose batches its workers may "
+        "have loaded ahead: the rate is that of the whole run, its start included"
+    )
     return window

@@ -87,11 +87,30 @@ def test_a_window_that_is_not_full_says_when_to_look_again() -> None:
 
 def test_a_short_program_uses_what_there_is() -> None:
     """And says that its warm-up was cut short."""
-    log = log_with(workers=4, prefetch=4)
-    train(log, 12)
+    log = log_with()
+    train(log, 5)
     found = measured(log, MeasurePlan(measure_s=3.0, min_steps=20), ended=True)
     assert found.units_per_s() == pytest.approx(400.0)
     assert "ended by itself" in found.notes[0]
+
+
+@pytest.mark.parametrize("trains", [True, False])
+def test_batches_loaded_ahead_are_no_rate_of_a_run_that_is_too_short_to_use_them_up(trains) -> None:
+    """Two large batches that two workers made in 6 s: the second one only seems to cost nothing."""
+    log, now = log_with(workers=2, prefetch=2), 0.0
+    for load_s in (6.0, 0.001):
+        fetch(log, now, now + load_s, 0, 750.0)
+        now += load_s
+        call(log, now, now + 0.1, 750.0, graded=trains)
+        if trains:
+            backward(log, now + 0.1, now + 0.2)
+            update(log, now + 0.2, now + 0.2)
+        now += 0.2
+    fetch(log, now, now, 0, PASS_ENDED)
+    found = measured(log, MeasurePlan(measure_s=3.0, min_steps=20), ended=True)
+    assert found.units_per_s() == pytest.approx(1500 / now, rel=0.01)
+    assert found.on_device(DeviceClock([DeviceMark(t, t) for t in found.series.bounds])) is None
+    assert "whole run" in found.notes[0]
 
 
 def test_part_rates_are_of_equally_many_steps() -> None:

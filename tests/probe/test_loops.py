@@ -56,6 +56,13 @@ def test_worker_processes_are_counted_and_are_no_ranks(tmp_path, context, worker
     assert reading.ranks == 1
 
 
+def test_a_pass_that_workers_loaded_ahead_is_no_faster_than_they_load(tmp_path) -> None:
+    """Its second step waits for nothing, and the first one for nearly all of both batches."""
+    reading = python(tmp_path, "short_pass.py").measured
+    assert reading.units_per_s <= 2 / 0.004
+    assert any("whole run" in note for note in reading.notes)
+
+
 def test_inference_over_a_loader(tmp_path) -> None:
     """A step is a loader batch; items are found in a dict inside a dataclass."""
     outcome = python(tmp_path, "ok_infer.py", "6", "1000")
