@@ -57,6 +57,8 @@ COMPARED: dict[type, Any] = {
     ast.In: lambda one, other: one in other,
     ast.NotIn: lambda one, other: one not in other,
 }
+PLAIN = (bool, int, float, str, type(None))
+"""Types whose comparisons run no code of the program; a tuple of them is plain, too."""
 UPDATES = frozenset(("step", "zero_grad"))
 """Methods whose code runs once an update."""
 TELLING = (
@@ -301,7 +303,8 @@ def _plain(part: ast.AST, variables: dict[str, Any]) -> Any:
     if isinstance(part, (ast.Tuple, ast.List)):
         value = tuple(_plain(each, variables) for each in part.elts)
         return UNKNOWN if UNKNOWN in value else value
-    return value if type(value) in (bool, int, float, str, type(None), tuple) else UNKNOWN
+    parts = value if type(value) is tuple else (value,)
+    return value if all(type(each) in PLAIN for each in parts) else UNKNOWN
 
 
 def _forwards(module: Any) -> Iterator[tuple[Any, Any]]:

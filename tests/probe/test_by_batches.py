@@ -1,8 +1,10 @@
 """What is done once a batch is read in the code of the loop around a backward pass."""
 
+import ast
 import importlib.util
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from advisor.probe import by_batches
@@ -106,3 +108,11 @@ def test_what_is_done_for_a_whole_batch_is_told(tmp_path, line, told) -> None:
     session = SimpleNamespace(once_a_batch=None, capture=None, modules=[])
     program.train(lambda: by_batches.find(session))
     assert session.once_a_batch == [told] * (told is not None)
+
+
+def test_a_condition_over_objects_of_the_program_is_not_evaluated() -> None:
+    """Comparing arrays within tuples would run their code, and raise."""
+    arrays, numbers = (np.ones(2),), (1, 2)
+    test = ast.parse("before == after", mode="eval").body
+    assert by_batches.truth(test, {"before": arrays, "after": (np.ones(2),)}) is None
+    assert by_batches.truth(test, {"before": numbers, "after": (1, 2)}) is True
