@@ -282,6 +282,6 @@ def _whole_run(log: EventLog, series: StepSeries) -> Window:
     window = Window(series, 0, series.steps, whole_run=True)
     window.notes.append(
         f"the program ended by itself after {series.steps} steps, whose batches its workers may "
-        "have loaded ahead: the rate is that of the whole run, its start included"
+        "have loaded ahead. The rate is that of the whole run, its start included"
     )
     return window
