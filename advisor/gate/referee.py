@@ -248,8 +248,6 @@ class Judge:
                 yield RefereeVerdict(
                     ruling="drop", cause="other-work", reason=difference.sentence
                 )
-        if late := later_end(base[-1], head[-1]):
-            yield RefereeVerdict(ruling="drop", cause="work-after-the-steps", reason=late)
         if lost := output_check.output_regression(base, head[-1]):
             yield RefereeVerdict(ruling="drop", cause="other-outputs", reason=lost)
         if apart := outputs_apart(base, head[-1]):
@@ -258,6 +256,9 @@ class Judge:
                 "which is more than rounding"
             )
             yield RefereeVerdict(ruling="drop", cause="other-outputs", reason=reason)
+        # last: it alone is told by a clock, which a stall moves, too
+        if late := later_end(base[-1], head[-1]):
+            yield RefereeVerdict(ruling="drop", cause="work-after-the-steps", reason=late)
 
 
 def smaller_model(base: Effects, head: Effects) -> str:
