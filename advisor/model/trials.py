@@ -37,6 +37,24 @@ TaskKind = Literal[
 ]
 """Tasks of a search that take time, and may be left out."""
 
+SkipCause = Literal["no-room", "time-limit"]
+"""Why a task was left out. no-room: the rest of the budget was too short for it; time-limit: it
+began, and the limit of a run ended it."""
+LeftOutCause = Literal[
+    "other-counting",
+    "later-items",
+    "other-results",
+    "other-work",
+    "too-much-memory",
+    "unfilled-batch",
+    "misread-batch",
+    "outside-bound",
+    "outside-tolerance",
+    "not-judged",
+    "failed",
+]
+"""Why what ran faster is neither written nor suggested."""
+
 TuningResult = Literal[
     "changed", "advised", "kept", "refused", "ignored", "listed", "skipped"
 ]

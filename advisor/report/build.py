@@ -12,7 +12,7 @@ from advisor import __version__, numbers
 from advisor.executor.comparison import Comparison
 from advisor.executor.requests import AFTER, BEFORE, COMMAND_LINE, TrialResult
 from advisor.machine.target import Target
-from advisor.model import Candidate, Change, Failure, Run
+from advisor.model import Candidate, Change, Failure, Run, SkipCause
 from advisor.objective import METRICS, THROUGHPUT, Objective
 from advisor.report import schema, verdict
 from advisor.report.bottleneck import diagnose, typical
@@ -27,6 +27,9 @@ ISOLATION = {
     "landlock": "landlock: writes outside the trial's own folders were denied",
     "guard": "none: files that the program wrote are real",
 }
+
+NEEDS: dict[SkipCause, str] = {"no-room": "about", "time-limit": "more than"}
+"""How the time of a task that was left out is known."""
 
 
 def optimize_report(tuning: FinishedTuning) -> Report:
@@ -116,8 +119,19 @@ def optimize_report(tuning: FinishedTuning) -> Report:
                 rest=step.task.rest,
                 needed_s=round(step.needed_s, 1),
                 matters=step.matters,
+                cause=step.cause,
             )
             for step in state.skipped
+        ],
+        left_out=[
+            schema.LeftOutEntry(
+                label=entry.what,
+                ratio=entry.gain,
+                cause=entry.cause,
+                reason=entry.text,
+                is_open=entry.is_open,
+            )
+            for entry in verdict.left_out(tuning)
         ],
         diff=tuning.diff,
         how_to_run=how_to_run(tuning),
@@ -277,7 +291,7 @@ def next_actions(tuning: FinishedTuning, best: CandidateEntry | None) -> list[st
         steps.append((best.ratio, f"Prove {best.label}"))
         titles.append(best.label)
     untried = [
-        f"Measure {step.task.text}, which takes {'more than' if step.stopped else 'about'} "
+        f"Measure {step.task.text}, which takes {NEEDS[step.cause]} "
         f"{numbers.duration(step.needed_s)}"
         for step in state.skipped
         if step.task.about not in titles

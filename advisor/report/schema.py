@@ -6,7 +6,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from advisor import numbers
 from advisor.errors import OPTIMIZE_EXIT_CODES
-from advisor.model import Change, Decision, Interval, Machine, TaskKind
+from advisor.model import (
+    Change,
+    Decision,
+    Interval,
+    LeftOutCause,
+    Machine,
+    SkipCause,
+    TaskKind,
+)
 from advisor.quality import QualityJudgement
 
 WIDE = 4.0
@@ -197,6 +205,21 @@ class SkippedEntry(Part):
     """Seconds that it would have taken."""
     matters: bool
     """It could have changed what is written."""
+    cause: SkipCause = "no-room"
+
+
+class LeftOutEntry(Part):
+    """What ran faster in one run, and is neither written nor suggested."""
+
+    label: str
+    """Its changes."""
+    ratio: float
+    """Gain of that run over the best before it."""
+    cause: LeftOutCause
+    reason: str
+    """A sentence for the report, printed as it is."""
+    is_open: bool = False
+    """More runs could still judge it."""
 
 
 class HistoryEntry(Part):
@@ -303,6 +326,8 @@ class Report(Part):
     """The best candidate, where nothing is proven."""
     skipped: list[SkippedEntry] = Field(default_factory=list)
     """Tasks that the budget left out."""
+    left_out: list[LeftOutEntry] = Field(default_factory=list)
+    """What ran faster and is neither written nor suggested."""
     next_actions: list[str] = Field(default_factory=list)
     """Things to do next, the best first."""
     next_command: str = ""

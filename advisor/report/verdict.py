@@ -31,6 +31,7 @@ from advisor.report.bottleneck import WAITING
 from advisor.report.schema import CandidateEntry, Gain, OptimizeVerdict
 from advisor.tuner import confirm, output_check, reserves
 from advisor.tuner.code_suggestions import is_confirmed
+from advisor.tuner.outcomes import LeftOut, Objection
 from advisor.tuner.search import unusable
 from advisor.tuner.stages import Stop
 from advisor.tuner.state import TunerState
@@ -304,10 +305,10 @@ def _nothing_proven(tuning: FinishedTuning) -> str:
             f"The best candidate, {best.label}, was not proven to gain more than {smallest}"
         )
         return f"{unproven}: {best.text}."
-    for ratio, candidate, objection in _faster(tuning):
-        if objection:
+    for ratio, candidate, against in _faster(tuning):
+        if against:
             faster = f"{candidate.label} was faster ({numbers.ratio(ratio)} in one run)"
-            return f"{faster} and was not taken: it {objection.rstrip('.')}."
+            return f"{faster} and was not taken: it {against.why.rstrip('.')}."
     searched = [
         a.request.variant for a in tuning.lab.attempts if a.request.purpose == "search"
     ]
@@ -350,8 +351,8 @@ def best_candidate(tuning: FinishedTuning) -> CandidateEntry | None:
     # One fast run says nothing where rounds were run.
     tried = [step for step in state.confirmations if _compared(step, state)]
     compared_keys = {step.ab_test.after.candidate.key for step in tried}
-    for ratio, candidate, objection in _faster(tuning):
-        if not objection and candidate.key not in compared_keys:
+    for ratio, candidate, against in _faster(tuning):
+        if not against and candidate.key not in compared_keys:
             return CandidateEntry(label=candidate.label, ratio=ratio)
     return None
 
@@ -389,13 +390,24 @@ def _never_compared(state: TunerState) -> bool:
     return not state.confirmations and (unproven or any_found)
 
 
-def _faster(tuning: FinishedTuning) -> list[tuple[float, Candidate, str]]:
-    """Candidates beyond a tie, fastest first, with any reason against them.
+def left_out(tuning: FinishedTuning) -> list[LeftOut]:
+    """What ran faster and is neither written nor suggested, with its cause, each once."""
+    found = {entry.what: entry for entry in tuning.state.left_out}
+    for ratio, candidate, against in _faster(tuning):
+        if against:
+            why = f". It {against.why.rstrip('.')}."
+            entry = LeftOut(candidate.label, ratio, against.cause, why)
+            found.setdefault(candidate.label, entry)
+    return list(found.values())
+
+
+def _faster(tuning: FinishedTuning) -> list[tuple[float, Candidate, Objection | None]]:
+    """Candidates beyond a tie, fastest first, with what is against them: a clause.
 
     One whose every change the program ignores ran as the original: chance made it faster.
     """
     state = tuning.state
-    refused: dict[str, str] = {}
+    refused: dict[str, Objection] = {}
     ran: list[tuple[float, Candidate]] = []
     for attempt in tuning.lab.attempts:
         candidate, run = attempt.request.variant.candidate, attempt.run
@@ -403,13 +415,14 @@ def _faster(tuning: FinishedTuning) -> list[tuple[float, Candidate, str]]:
             isinstance(attempt.result, Failure)
             and attempt.result.kind not in confirm.INCONCLUSIVE
         ):
-            refused[candidate.key] = f"failed in another run: {attempt.result.evidence}"
+            why = f"failed in another run: {attempt.result.evidence}"
+            refused[candidate.key] = Objection("failed", why)
         if run is None or not candidate.changes or not state.originals:
             continue
         if attempt.request.purpose in {"search", "confirm"} and (
-            objection := _refusal(state, run)
+            against := _refusal(state, run)
         ):
-            refused[candidate.key] = objection
+            refused[candidate.key] = against
         verdicts = [state.verdict_on(change) for change in candidate.changes]
         followed = any(each is None or each.outcome != "ignored" for each in verdicts)
         if attempt.request.purpose == "search" and followed:
@@ -417,16 +430,19 @@ def _faster(tuning: FinishedTuning) -> list[tuple[float, Candidate, str]]:
     ran.sort(key=lambda each: -each[0])
     threshold = 1 + state.tie_threshold
     return [
-        (ratio, candidate, refused.get(candidate.key, ""))
+        (ratio, candidate, refused.get(candidate.key))
         for ratio, candidate in ran
         if ratio > threshold
     ]
 
 
-def _refusal(state: TunerState, run: Run) -> str:
-    """Reason against a candidate that ran so; empty without one."""
+def _refusal(state: TunerState, run: Run) -> Objection | None:
+    """What is against a candidate that ran so."""
+    if against := unusable(state, run):
+        return against
     broken = state.context.objective.broken(run)
-    return unusable(state, run) or (f"was outside of {broken[0].text}" if broken else "")
+    why = f"was outside of {broken[0].text}" if broken else ""
+    return Objection("outside-bound", why) if broken else None
 
 
 ENDED = 2.0
@@ -436,7 +452,8 @@ ENDED = 2.0
 def needed_budget_s(state: TunerState) -> float:
     """Budget for the steps that this one lacked."""
     needed_s = [
-        entry.needed_s * (ENDED if entry.stopped else 1.0) for entry in state.skipped
+        entry.needed_s * (ENDED if entry.cause == "time-limit" else 1.0)
+        for entry in state.skipped
     ]
     missing_s = (
         n - entry.remaining_s for n, entry in zip(needed_s, state.skipped, strict=True)

@@ -304,7 +304,8 @@ def compare(state: TunerState, suggestion: Suggestion, share_s: float) -> Stage:
     others = tuple(each for each in state.suggestions if each is not suggestion)
     state = replace(state, suggestions=others)
     if against := objection(replace(state, by_hand=True), result):
-        state = leave_out(state, variant, suggestion.run, f". It {against.why}")
+        told = against._replace(why=f". It {against.why}")
+        state = leave_out(state, variant, suggestion.run, told)
         return (yield from fall_back(state.done(rest), suggestion, share_s))
     compared = replace(suggestion, outcome=result)
     found = result.interval(state.context.objective)

@@ -9,7 +9,6 @@ was seen: a comparison that stops once it looks good proves too much.
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from advisor import stats
 from advisor.executor.comparison import Comparison
@@ -17,7 +16,7 @@ from advisor.executor.requests import AFTER, BEFORE, ABTest, Variant
 from advisor.executor.rounds import MOST_COLLAPSED
 from advisor.model import Candidate, Failure, Run, TaskKind
 from advisor.tuner import output_check, policy, reserves
-from advisor.tuner.outcomes import Task
+from advisor.tuner.outcomes import Objection, Task
 from advisor.tuner.search import accepting, later_items, other_work, unusable
 from advisor.tuner.stages import Stage, make_request, run_comparison, run_trial
 from advisor.tuner.state import TunerState, change_of
@@ -114,31 +113,24 @@ def most_rounds(
     return max(least, int(state.remaining_s / 2 / max(reserves.round_s(state), 1e-9)))
 
 
-class Objection(NamedTuple):
-    """What a comparison's runs say against its second variant, however fast."""
-
-    why: str
-    kinds: tuple[str, ...] = ("batch_size",)
-    """Kinds of changes that it speaks against; none: all."""
-
-
 def objection(state: TunerState, result: Comparison) -> Objection | None:
-    """Objection to what was compared, by its way to count, its items, results and work."""
+    """What is against the compared: its way to count, its items, results or work; a sentence."""
     after = result.runs(AFTER)
     ways = sorted({run.way for arm in (BEFORE, AFTER) for run in result.runs(arm)})
     if len(ways) > 1:
         why = f"was counted in more than one way: {'; '.join(ways)}"
-        return Objection(f"{why}. Such rates do not compare.")
+        return Objection("other-counting", f"{why}. Such rates do not compare.")
     later = [why for run in after if (why := later_items(state, result.runs(BEFORE), run))]
     if len(later) > len(after) / 2:
-        return Objection(f"{max(later)}.")
+        return Objection("later-items", f"{max(later)}.")
     lost = [output_check.output_regression(state.originals, run) for run in after]
     if any(lost):
-        return Objection(f"loses or changes results. {max(lost)}")
+        return Objection("other-results", f"loses or changes results. {max(lost)}")
     others = [other for run in after if (other := other_work(state, run))]
     if others:
         worst = max(others, key=lambda each: each.refused)
-        return Objection(f"would do other work. {worst.sentence}{accepting(worst)}", ())
+        why = f"would do other work. {worst.sentence}{accepting(worst)}"
+        return Objection("other-work", why, ())
     return None
 
 
@@ -296,8 +288,8 @@ def failure_of(state: TunerState, result: Run | Failure) -> str:
     """Evidence that a whole pass fails; else empty."""
     if isinstance(result, Failure):
         return "" if result.kind in INCONCLUSIVE else result.evidence
-    why = unusable(state, result)
-    return f"It {why}." if why else ""
+    against = unusable(state, result)
+    return f"It {against.why}." if against else ""
 
 
 def seen_memory(state: TunerState, run: Run) -> str:

@@ -16,7 +16,9 @@ from advisor.model import (
     DecisionCause,
     JsonScalar,
     Knob,
+    LeftOutCause,
     Run,
+    SkipCause,
     TaskKind,
     TuningResult,
 )
@@ -77,8 +79,18 @@ class Skipped(NamedTuple):
     """Seconds that were left for it, without those kept for a proof."""
     matters: bool
     """It could have changed what is written."""
-    stopped: bool
-    """It ran and our limit ended it: it needs more than `needed_s`."""
+    cause: SkipCause
+    """After a time limit it needs more than `needed_s`."""
+
+
+class Objection(NamedTuple):
+    """What is against a candidate, however fast it ran."""
+
+    cause: LeftOutCause
+    why: str
+    """Clause that follows `it`, or a sentence: where it is made says which."""
+    kinds: tuple[str, ...] = ("batch_size",)
+    """Kinds of changes that it speaks against; none: all."""
 
 
 class LeftOut(NamedTuple):
@@ -88,6 +100,7 @@ class LeftOut(NamedTuple):
     """Label of its changes."""
     gain: float
     """Of one run, over the best so far."""
+    cause: LeftOutCause
     why: str
     """Reason against it, as it follows `in one run`: `. It would do other work.`"""
     is_open: bool = False

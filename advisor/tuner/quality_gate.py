@@ -22,7 +22,7 @@ from advisor.executor.requests import (
     TrialRequest,
     Variant,
 )
-from advisor.model import Candidate, Failure, MeasurePlan, Run
+from advisor.model import Candidate, Failure, LeftOutCause, MeasurePlan, Run
 from advisor.tuner import output_check, policy, reserves
 from advisor.tuner.outcomes import Task
 from advisor.tuner.stages import Trials, run_comparison, run_trial
@@ -56,6 +56,12 @@ class QualityVerdict:
     """Other runs or seeds would not help: the next candidate may be tried."""
     pairs: Pairs = field(default_factory=list)
     judgements: tuple[quality.QualityJudgement, ...] = ()
+
+    @property
+    def cause(self) -> LeftOutCause:
+        """Why it is not taken: a figure was beyond its limit, or none settled it."""
+        beyond = any(not each.within for each in self.judgements)
+        return "outside-tolerance" if beyond else "not-judged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

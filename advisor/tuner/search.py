@@ -37,7 +37,7 @@ from advisor.tuner.effects import (
     set_ignored,
 )
 from advisor.tuner.moves import with_value
-from advisor.tuner.outcomes import OUT_OF_TIME, LeftOut
+from advisor.tuner.outcomes import OUT_OF_TIME, LeftOut, Objection
 from advisor.tuner.same_work.items import is_reordered
 from advisor.tuner.stages import Stage, Trials, make_request, run_trial
 from advisor.tuner.state import TunerState
@@ -274,13 +274,14 @@ def with_run(
     differs = other_work(state, run)
     moved_workers = point.workers != grid.start.workers
     if differs is not None and differs.of_workers and moved_workers:
-        state = leave_out(state, variant, run, f". {differs.sentence}")
+        against = Objection("other-work", f". {differs.sentence}")
+        state = leave_out(state, variant, run, against)
         why = f"{differs.sentence}{accepting(differs)}"
         return state, replace(grid.without(point, why, larger=False), workers_stop=why)
-    if why := refusal(state, point, candidate, run):
-        why += moved_along(state, grid, point, differs)
+    if refused := refusal(state, point, candidate, run):
+        why = refused.why + moved_along(state, grid, point, differs)
         if differs is not None:
-            state = leave_out(state, variant, run, f". {why}.")
+            state = leave_out(state, variant, run, Objection(refused.cause, f". {why}."))
         return state, grid.without(point, why)
     if state.context.objective.broken(run):
         return state, outside_constraint(state, grid, point, run)
@@ -435,26 +436,26 @@ def other_work(state: TunerState, run: Run) -> WorkDifference | None:
     return None
 
 
-def unusable(state: TunerState, run: Run) -> str:
-    """Reason against any candidate that ran so, whatever its rate; empty if there is none.
+def unusable(state: TunerState, run: Run) -> Objection | None:
+    """What is against any candidate that ran so, whatever its rate; its clause follows `it`.
 
     Its rate does not compare, its results or work differ, or it takes too much memory.
     """
     if run.way != state.original.way:
-        return (
-            f"was counted by {run.way}, the original by {state.original.way}: such rates do not "
-            "compare"
-        )
+        why = f"was counted by {run.way}, the original by {state.original.way}"
+        return Objection("other-counting", f"{why}: such rates do not compare")
     if later := later_items(state, state.originals, run):
-        return later
+        return Objection("later-items", later)
     if lost := output_check.output_regression(state.originals, run):
-        return f"would change results. {lost}".rstrip(".")
+        return Objection("other-results", f"would change results. {lost}".rstrip("."))
     if other := other_work(state, run):
-        return f"would do other work. {other.sentence}{accepting(other)}".rstrip(".")
+        why = f"would do other work. {other.sentence}{accepting(other)}"
+        return Objection("other-work", why.rstrip("."))
     limit_gib = state.context.memory_limit_gib
     if (run.peak_mem_gib or 0.0) > limit_gib:
-        return f"peaked at {run.peak_mem_gib:.2f} GiB, of {limit_gib:.2f} GiB usable"
-    return ""
+        why = f"peaked at {run.peak_mem_gib:.2f} GiB, of {limit_gib:.2f} GiB usable"
+        return Objection("too-much-memory", why)
+    return None
 
 
 def later_items(state: TunerState, originals: Sequence[Run], run: Run) -> str:
@@ -479,31 +480,40 @@ def accepting(other: WorkDifference) -> str:
 
 
 def leave_out(
-    state: TunerState, variant: Variant, run: Run, why: str, *, is_open: bool = False
+    state: TunerState,
+    variant: Variant,
+    run: Run,
+    against: Objection,
+    *,
+    is_open: bool = False,
 ) -> TunerState:
     """State that keeps a variant for the report if it was faster, with the reason against it.
 
-    `why` follows `in one run`, so it begins with its punctuation. `is_open`: more runs could
+    The reason follows `in one run`, so it begins with its punctuation. `is_open`: more runs could
     still judge its results.
     """
     gain = state.gain_over_incumbent(run)
     if gain <= 1 + state.tie_threshold:
         return state
-    entry = LeftOut(variant.label, gain, why, is_open)
+    entry = LeftOut(variant.label, gain, against.cause, against.why, is_open)
     return replace(state, left_out=(*state.left_out, entry))
 
 
-def refusal(state: TunerState, point: GridPoint, candidate: Candidate, run: Run) -> str:
-    """Reason against choosing the candidate that ran as `run` at `point`; empty if none."""
-    if why := unusable(state, run):
-        return f"{point.batch or candidate.label} {why}"
+def refusal(
+    state: TunerState, point: GridPoint, candidate: Candidate, run: Run
+) -> Objection | None:
+    """What is against choosing the candidate that ran as `run` at `point`, as a clause."""
+    if against := unusable(state, run):
+        return against._replace(why=f"{point.batch or candidate.label} {against.why}")
     seen = run.effects.batch
     if seen is not None and seen < point.batch:
-        return f"the program never filled a batch of {point.batch}: it saw {seen:g}"
+        why = f"the program never filled a batch of {point.batch}: it saw {seen:g}"
+        return Objection("unfilled-batch", why)
     accepted = state.by_hand or "update-samples" in state.context.workload.accept
     if not accepted and alters_training(state, candidate, run):
-        return f"{point.batch} would change the samples of each update"
-    return ""
+        why = f"{point.batch} would change the samples of each update"
+        return Objection("other-work", why)
+    return None
 
 
 def outside_constraint(state: TunerState, grid: Grid, point: GridPoint, run: Run) -> Grid:

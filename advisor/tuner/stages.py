@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 
 from advisor.executor.comparison import Comparison
 from advisor.executor.requests import ABTest, SkippedRun, TrialRequest, TrialResult, Variant
-from advisor.model import Purpose, Run, TaskKind
+from advisor.model import Purpose, Run, SkipCause, TaskKind
 from advisor.tuner import reserves
 from advisor.tuner.outcomes import Task
 from advisor.tuner.state import Result, TunerState
@@ -97,8 +97,9 @@ def run_trial(
     )
     state = state.with_result(result)
     if isinstance(result, SkippedRun):
-        needed_s, stopped = result.needed_s + more_s, result.stopped
-        return state.skip(task, needed_s, matters=matters, stopped=stopped), None
+        cause: SkipCause = "time-limit" if result.stopped else "no-room"
+        needed_s = result.needed_s + more_s
+        return state.skip(task, needed_s, matters=matters, cause=cause), None
     assert isinstance(result, TrialResult)
     return state.done(task), result
 

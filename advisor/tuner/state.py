@@ -25,6 +25,7 @@ from advisor.model import (
     MeasurePlan,
     Phase,
     Run,
+    SkipCause,
     leaf_of,
 )
 from advisor.stats import noise_band
@@ -235,10 +236,10 @@ class TunerState:
         *,
         kept_s: float = 0.0,
         matters: bool = True,
-        stopped: bool = False,
+        cause: SkipCause = "no-room",
     ) -> Self:
         """State in which `task` did not fit the budget beside `kept_s`; fields as in Skipped."""
-        entry = Skipped(task, needed_s, self.remaining_s - kept_s, matters, stopped)
+        entry = Skipped(task, needed_s, self.remaining_s - kept_s, matters, cause)
         return replace(self, skipped=(*self.done(task).skipped, entry))
 
     def done(self, task: Task) -> Self:

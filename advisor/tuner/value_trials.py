@@ -15,7 +15,7 @@ from advisor.tuner.baseline import (
 )
 from advisor.tuner.effects import is_ignored, set_ignored
 from advisor.tuner.moves import with_value
-from advisor.tuner.outcomes import OUT_OF_TIME, NearMiss
+from advisor.tuner.outcomes import OUT_OF_TIME, NearMiss, Objection
 from advisor.tuner.quality_gate import (
     Missing,
     QualityVerdict,
@@ -122,10 +122,11 @@ def judge(
 
     What only the user may write and is refused is kept for the report.
     """
-    if why := unusable(state, run) or misread(state, knob, run):
+    if against := unusable(state, run) or misread(state, knob, run):
         if state.by_hand:
-            state = leave_out(state, variant, run, f". It {why}.")
-        return state, Judged(taken=False, seen=f" and usable: {value} {why}")
+            told = against._replace(why=f". It {against.why}.")
+            state = leave_out(state, variant, run, told)
+        return state, Judged(taken=False, seen=f" and usable: {value} {against.why}")
     if not is_gated(state, knob):
         return state, Judged(taken=True)
     state, verdict = yield from passes_gate(state, variant, run)
@@ -133,7 +134,8 @@ def judge(
         return state, Judged(taken=True, seen=f"Inside its tolerance{verdict.figures}.")
     why = f"{verdict.figures}. {verdict.why}"
     if state.by_hand:
-        state = leave_out(state, variant, run, why, is_open=not verdict.refuted)
+        against = Objection(verdict.cause, why)
+        state = leave_out(state, variant, run, against, is_open=not verdict.refuted)
     return state, Judged(
         taken=False,
         seen=f" inside its tolerance{why}".rstrip(". "),
@@ -180,8 +182,8 @@ def start_s(candidate: Candidate, beside: Candidate) -> float:
     )
 
 
-def misread(state: TunerState, knob: Knob, run: Run) -> str:
-    """Reason against a rate under a switch whose batch was read otherwise; else empty.
+def misread(state: TunerState, knob: Knob, run: Run) -> Objection | None:
+    """What is against a rate under a switch whose batch was read otherwise.
 
     If it differs by more than asked of the loader, it and the rate were misread, as in
     compiled code. Batches that vary between runs are not compared.
@@ -192,8 +194,9 @@ def misread(state: TunerState, knob: Knob, run: Run) -> str:
         or len(batches) > 1
         or batch_share(run) in batches
     ):
-        return ""
-    return "hides the size of its batches, so its rate is not known"
+        return None
+    why = "hides the size of its batches, so its rate is not known"
+    return Objection("misread-batch", why)
 
 
 def batch_share(run: Run) -> float | None:

@@ -19,7 +19,16 @@ every_report = pytest.mark.parametrize("name", golden.NAMES)
 def hostile(report: Report) -> Report:
     """`report` with markup in every string that a user controls."""
     bad = "x</details>\n\n# Heading | [a](javascript:b) ![c](http://d) <img src=e> `f` ``` \x1b[31m"
-    fixed = {"verdict", "outcome", "knob_class", "schema_version", "written_by", "kind", "purpose"}
+    fixed = {
+        "verdict",
+        "outcome",
+        "knob_class",
+        "schema_version",
+        "written_by",
+        "kind",
+        "purpose",
+        "cause",
+    }
     fixed |= {"stage", "objective"}
 
     def spoil(part: Any, key: str = "") -> Any:

@@ -28,6 +28,7 @@ from advisor.model import (
     Shares,
     Trial,
 )
+from advisor.objective import THROUGHPUT, parse_constraint
 from advisor.report import bottleneck, build, verdict, view
 from advisor.report.schema import CandidateEntry, Gain, Report
 from advisor.tuner.outcomes import Task
@@ -335,6 +336,28 @@ def test_a_card_that_slows_down_or_is_shared_is_no_background_load() -> None:
         "The GPU slowed down by itself: software thermal slowdown. "
         "2 other processes computed on the GPU meanwhile."
     )
+
+
+@pytest.mark.parametrize(("cause", "words"), [("no-room", "about"), ("time-limit", "more than")])
+def test_what_the_budget_left_out_has_its_cause(tmp_path, cause, words) -> None:
+    """In report.json, for scripts: what began and met the limit of a run takes longer than told."""
+    search = formula_search(tmp_path, on_formula(**FLAT), TEXT, workload=TEST)
+    state = search.state.skip(Task("trial", "batch 64"), 60, cause=cause)
+    report = reported(replace(search, stop=replace(search.stop, state=state)), tmp_path)
+    assert [each.cause for each in report.skipped] == [cause]
+    assert report.next_actions == [f"Measure batch 64, which takes {words} 1 min"]
+
+
+def test_what_ran_faster_outside_of_a_bound_is_left_out_with_its_cause(tmp_path) -> None:
+    """As is what a search could not take for another reason: tests of that reason say which."""
+    bound = parse_constraint("memory<=1.5GiB")
+    engine = on_formula(load_s=1e-6, base_gib=1.0, unit_gib=0.4)
+    report = report_of(tmp_path, engine, objective=replace(THROUGHPUT, constraints=(bound,)))
+    assert {each.cause for each in report.left_out} == {"outside-bound"}, report
+    (first, *_) = report.left_out
+    assert first.ratio > 1
+    assert first.reason.startswith(f"{first.label}, ")
+    assert "was outside of" in first.reason
 
 
 def test_a_batch_that_is_only_suggested_is_no_candidate_of_the_headline(tmp_path) -> None:

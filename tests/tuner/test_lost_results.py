@@ -145,7 +145,9 @@ def test_a_batch_that_loses_results_is_not_taken(files, taken, tmp_path) -> None
     assert ("batch_size" in search.values) is taken
     if not taken:
         assert "results would be lost" in search.decisions["batch_size"].reason
-        reason = reported(search, tmp_path).reason
+        report = reported(search, tmp_path)
+        assert {each.cause for each in report.left_out} == {"other-results"}
         assert re.fullmatch(
-            r"batch \d+ was faster \(.*x in one run\) and was not taken: .* lost.", reason
+            r"batch \d+ was faster \(.*x in one run\) and was not taken: .* lost.",
+            report.reason,
         )

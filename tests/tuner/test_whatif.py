@@ -202,6 +202,7 @@ def test_rounding_is_only_changed_behind_the_guard(workload, drift, expected, tm
     assert [advice.title for advice in advice_of(search)] == (expected or [])
     refused = [f"{each.what} {each.gain:.2f}x" for each in search.state.left_out]
     assert refused == ["autocast bfloat16 in the code 1.50x"] * (expected == [])
+    assert {each.cause for each in search.state.left_out} <= {"outside-tolerance"}
     if expected:
         search = formula_search(tmp_path, engine, CONFIG, workload=GUARD, budget_s=20)
         assert "1.50x in one run: drift 0.1" in reported(search, tmp_path).next_actions[0]
