@@ -75,6 +75,16 @@ def test_untyped_options_show_whose_default_they_have(config, inspect) -> None:
     assert "--workers" not in {knob["path"] for knob in named["knobs"]}
 
 
+def test_options_that_no_parser_tells_are_known_once_they_are_typed(tmp_path, inspect) -> None:
+    """Whichever way the program reads them: the note says so, and it is true."""
+    (tmp_path / "own.py").write_text("import sys\nprint(dict(w.split('=') for w in sys.argv[1:]))")
+    assert "An option is known once it is typed with a value" in inspect(
+        "--", sys.executable, "own.py"
+    ).stdout.replace("\n", " ")
+    typed = as_json(inspect("--json", "--", sys.executable, "own.py", "num_workers=2"))
+    assert {knob["path"]: knob["value"] for knob in typed["knobs"]} == {"num_workers": 2}
+
+
 def test_what_config_and_command_name_is_shown_once(config, inspect) -> None:
     (config.parent / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 4}')
     command = ["python", "train.py", "--batch-size", "16", "--deepspeed", "ds.json", config.name]

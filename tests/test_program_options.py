@@ -349,6 +349,36 @@ def main(config: Config):
 chz.nested_entrypoint(main)
 """
 
+SACRED = """\
+import json
+from sacred import Experiment
+experiment = Experiment("x", save_git_info=False)
+@experiment.config
+def defaults():
+    batch_size = 8
+    data = {"workers": 2}
+@experiment.automain
+def main(batch_size, data):
+    print(json.dumps({"batch_size": batch_size, "data.workers": data["workers"]}))
+"""
+
+GIN = {
+    "main.py": """\
+import argparse, json
+import gin
+parser = argparse.ArgumentParser()
+parser.add_argument("--config")
+parser.add_argument("--set", nargs="*", default=[])
+said = parser.parse_args()
+@gin.configurable
+def run(batch_size=4, workers=0):
+    print(json.dumps({"run.batch_size": batch_size, "run.workers": workers}))
+gin.parse_config_files_and_bindings([said.config], said.set)
+run()
+""",
+    "train.gin": "run.batch_size = 8\nrun.workers = 0\n",
+}
+
 MODULE = {"pkg/__init__.py": "", "pkg/cli.py": ARGPARSE}
 
 PROGRAMS = {
@@ -457,6 +487,15 @@ PROGRAMS = {
         CHZ, "main.py batch_size=4", {"batch_size": 4, "amp": False, "data.workers": 2},
         {"batch_size": 16, "amp": True, "data.workers": 0}, needs="chz",
     ),
+    "sacred": Program(
+        SACRED, "main.py with data.workers=1", {"batch_size": 8, "data.workers": 1},
+        {"batch_size": 16, "data.workers": 0}, needs="sacred",
+    ),
+    "gin": Program(
+        GIN, "main.py --config train.gin --set run.workers=1",
+        {"run.batch_size": 8, "run.workers": 1}, {"run.batch_size": 16, "run.workers": 2},
+        needs="gin",
+    ),
     "options that leave nothing behind": Program(
         SUPPRESSED, "main.py --workers 3", {"--batch_size": None, "--workers": 3}, {"--workers": 0}
     ),
@@ -484,8 +523,8 @@ def printed_by(folder: Path, command: tuple[str, ...]) -> dict[str, Any]:
 
 
 EXTRA = {
-    "absl", "chz", "cyclopts", "docopt", "draccus", "fire", "hydra", "omegaconf",
-    "pydantic_settings", "tyro", "yacs",
+    "absl", "chz", "cyclopts", "docopt", "draccus", "fire", "gin", "hydra", "omegaconf",
+    "pydantic_settings", "sacred", "tyro", "yacs",
 }  # fmt: skip
 CASES = [
     pytest.param(name, marks=pytest.mark.frameworks if program.needs in EXTRA else ())
@@ -544,6 +583,18 @@ READS_WORDS = """\
 from omegaconf import OmegaConf
 print(OmegaConf.from_cli().get("batch_size", 8))
 """
+READS_GIN = {
+    **GIN,
+    "main.py": """\
+import sys
+import gin
+@gin.configurable
+def run(batch_size=4, workers=0):
+    print(batch_size)
+gin.parse_config_file(sys.argv[1], skip_unknown=True)
+run()
+""",
+}
 OPTS = YACS.replace("WORDS", '"--opts", nargs="+", default=[]')
 UNTOLD = {
     "options of any name": (
@@ -577,14 +628,26 @@ def test_what_a_parser_does_not_tell_is_said(tmp_path, case) -> None:
 
 
 @pytest.mark.frameworks
-def test_words_that_belong_behind_a_flag_are_not_added_without_it(tmp_path) -> None:
-    pytest.importorskip("yacs")
-    write(tmp_path, OPTS)
-    command = words("python main.py --name x")
+@pytest.mark.parametrize(
+    ("library", "source", "line", "name", "why"),
+    [
+        ("yacs", OPTS, "main.py --name x", "DATA.BATCH_SIZE", "it is typed behind --opts"),
+        ("sacred", SACRED, "main.py", "batch_size", "it is typed behind `with`"),
+        ("gin", GIN, "main.py --config train.gin", "run.batch_size", "it is typed behind --set"),
+        ("gin", READS_GIN, "main.py train.gin", "run.batch_size", "gin reads it from a file"),
+    ],
+)
+def test_words_without_a_place_in_the_command_are_told_and_not_added(
+    tmp_path, library, source, line, name, why
+) -> None:
+    """The value is known, and where another one is written is said."""
+    pytest.importorskip(library)
+    write(tmp_path, source)
+    command = words(f"python {line}")
     document = of_command(command, program_options.record_options(command, tmp_path).options)
-    batch = document.scalars["DATA.BATCH_SIZE"]
+    batch = document.scalars[name]
     assert batch.value == 8
-    assert batch.why == "it is typed behind --opts"
+    assert (batch.why or "").startswith(why)
 
 
 UNKNOWN = {

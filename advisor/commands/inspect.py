@@ -22,6 +22,9 @@ from advisor.model import Knob, KnobClass, Phase
 ONE_A_PHASE = {"batch_size", "num_workers", "grad_accum", "timesteps"}
 """Kinds with one value in each phase of a program."""
 HEADS = ("setting", "value", "meaning", "phase", "a change", "")
+MAKES_KNOWN = (
+    "An option is known once it is typed with a value, or stands in a named config"
+)
 WIDEST = 48
 """Longest path or value in the table."""
 RISKS: dict[KnobClass, str] = {
@@ -108,12 +111,13 @@ def _of_command(command: tuple[str, ...], *, with_parser: bool) -> Inspected:
     if options.why_unknown:
         notes.append(
             f"only the typed options are known: {options.why_unknown}. `optimize` also tries "
-            "what it sees as the program runs: DataLoader arguments and switches of torch"
+            "what it sees as the program runs: DataLoader arguments and switches of torch. "
+            f"{MAKES_KNOWN}"
         )
     elif with_parser and not findings.knobs:
         notes.append("its parser declares no option that is known as a setting")
     if options.untold:
-        notes.append(f"there may be further options: {options.untold}")
+        notes.append(f"there may be further options: {options.untold}. {MAKES_KNOWN}")
     findings = replace(findings, notes=tuple(notes))
     return Inspected(document=document, findings=findings)
 

@@ -22,6 +22,7 @@ OF_LAUNCHER = "_gpu_advisor_of_launcher"
 """Attribute of a parser that reads a library's own flags, not the program's."""
 ANY_NAME = "its function takes options of any name (`**kwargs`), which no parser declares"
 UNKNOWN_PASSED_ON = "its command passes unknown options on, which no parser declares"
+OF_GIN = "gin reads it from a file, or from a binding of the command"
 NOT_MERGED = "the words of the command were merged with no config of {library}"
 
 Option = dict[str, Any]
@@ -508,6 +509,22 @@ def _of_yacs(_: Any, config: Any, words: Any, **__: Any) -> Iterator[Option] | N
     )
 
 
+def _of_sacred(run: Any, *_: Any, **__: Any) -> Iterator[Option]:
+    """Entries of an experiment's config, which are typed behind `with`."""
+    why = None if "with" in sys.argv else "it is typed behind `with`"
+    return (option([path], value, why=why) for path, value in _flat(run.config))
+
+
+def _of_gin(_: Any, bindings: Any, *__: Any, **___: Any) -> Iterator[Option]:
+    """Bindings that gin knows so far; further ones are added to a list of them in the command."""
+    place = _place_of(bindings) if PARSED and isinstance(bindings, (list, tuple)) else None
+    place = place or Place(why=OF_GIN)
+    for (scope, selector), values in sys.modules["gin.config"]._CONFIG.items():
+        name = "/".join(filter(None, (scope, selector.rpartition(".")[2])))
+        for path, value in _flat(values, name):
+            yield option([path], value, why=place.why, after=place.after)
+
+
 def _of_unmerged(*_: Any, **__: Any) -> Reading:
     """A config that was made, before words of the command are merged with it."""
     return Reading(untold=NOT_MERGED.format(library="yacs"), provisional=True)
@@ -549,6 +566,8 @@ PARSERS = (
         _of_dotlist, at_end=True,
     ),
     Parser("omegaconf", "omegaconf", ("OmegaConf.structured",), _of_structured),
+    Parser("sacred", "sacred.initialize", ("create_run",), _of_sacred, at_end=True),
+    Parser("gin", "gin.config", ("parse_config",), _of_gin, at_end=True),
     Parser("yacs", "yacs.config", ("CfgNode.clone", "CfgNode.merge_from_file"), _of_unmerged),
     Parser("yacs", "yacs.config", ("CfgNode.merge_from_list",), _of_yacs, at_end=True),
 )  # fmt: skip
