@@ -147,7 +147,7 @@ def node_of(engine: str, asked: Invocation) -> Iterator[Connection | None]:
     def say(text: str) -> None:
         sys.stderr.write(f"gpu-advisor: {text}\n")
 
-    say(f"waiting for a node through {carrier.shown}")
+    say(f"waiting for a node through {carrier.quoted}")
     with contextlib.ExitStack() as stack:
         node = Connection(carrier, str(asked.cwd.resolve()), asked.environ, say)
         for connection in (node, *node.others):

@@ -22,9 +22,9 @@ RUNS = 2
 """One run alone shows no spread."""
 
 OF_RUN = (
-    *("units", "units_per_s", "tokens_per_s", "wait_share", "step_ms", "achieved_tflops"),
-    *("ranks", "peak_mem_gib", "host_growth_gib_per_min"),
-)
+    "units", "units_per_s", "tokens_per_s", "wait_share", "step_ms", "achieved_tflops", "ranks",
+    "peak_mem_gib", "host_growth_gib_per_min",
+)  # fmt: skip
 OF_EFFECTS = ("batch", "workers", "forwards_per_unit")
 OF_CARD = ("gpu_util_pct", "gpu_mem_used_gib", "power_w")
 """Figures of run, effects and card in the JSON object."""

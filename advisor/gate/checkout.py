@@ -26,11 +26,12 @@ from advisor.probe.origins import FILE
 from advisor.runner.job import PROBE
 
 QUIET = (
-    *("-c", "core.hooksPath=/dev/null"),
-    *("-c", "core.fsmonitor=false"),
-    *("-c", "core.attributesFile=/dev/null"),
-    *("-c", "safe.directory=*"),
-)
+    "-c", "core.hooksPath=/dev/null",
+    "-c", "core.fsmonitor=false",
+    "-c", "core.attributesFile=/dev/null",
+    "-c", "safe.directory=*",
+)  # fmt: skip
+"""Options of git: no hook or attribute of the checkout acts, and anyone may own its folder."""
 ENVIRONMENT = {
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_GLOBAL": "/dev/null",

@@ -19,30 +19,21 @@ MARK = "_gpu_advisor_on_card"
 """Attribute of a storage that would lie on the card."""
 MOVES = ("to", "cuda", "cpu")
 QUIET = (
-    *("_lazy_init", "init", "set_device", "synchronize", "empty_cache", "ipc_collect"),
-    *(
-        "reset_peak_memory_stats",
-        "reset_max_memory_allocated",
-        "reset_accumulated_memory_stats",
-    ),
-    *(
-        "set_per_process_memory_fraction",
-        "set_rng_state",
-        "set_rng_state_all",
-        "set_stream",
-    ),
-)
+    "_lazy_init", "init", "set_device", "synchronize", "empty_cache", "ipc_collect",
+    "reset_peak_memory_stats", "reset_max_memory_allocated", "reset_accumulated_memory_stats",
+    "set_per_process_memory_fraction", "set_rng_state", "set_rng_state_all", "set_stream",
+)  # fmt: skip
 """Functions of torch.cuda that do nothing here."""
 
 WIDENED = (
-    *("layer_norm", "group_norm", "softmax.int", "log_softmax.int", "exp", "log", "rsqrt"),
-    *("pow.Tensor_Scalar", "pow.Tensor_Tensor", "reciprocal", "softplus"),
-)
+    "layer_norm", "group_norm", "softmax.int", "log_softmax.int", "exp", "log", "rsqrt",
+    "pow.Tensor_Scalar", "pow.Tensor_Tensor", "reciprocal", "softplus",
+)  # fmt: skip
 """Operations that autocast computes in float32 on a card only."""
 SLOW_IN_HALF = (
-    *("mm", "addmm", "bmm", "baddbmm", "convolution", "convolution_backward"),
-    *("mkldnn_rnn_layer", "mkldnn_rnn_layer_backward"),
-)
+    "mm", "addmm", "bmm", "baddbmm", "convolution", "convolution_backward", "mkldnn_rnn_layer",
+    "mkldnn_rnn_layer_backward",
+)  # fmt: skip
 """Operations of 16 bits that many CPUs compute 150 times slower, or not at all."""
 LIBRARIES: list[Any] = []
 """Holders of what torch's dispatcher was given: once collected, a library takes it back."""

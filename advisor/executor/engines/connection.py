@@ -35,6 +35,7 @@ SHEBANG = re.compile(
 )
 """First line of a script; the long form is pip's, for long paths and blanks."""
 RAY_PIPE = str(Path(__file__).with_name("ray_pipe.py"))
+"""Script that holds a worker of a Ray cluster, as `ssh` holds a login, and carries its pipe."""
 ADDED: dict[tuple[str, ...], tuple[str, ...]] = {
     ("srun",): ("--unbuffered", "--nodes=1", "--ntasks=1", "--cpu-bind=none"),
     ("ssh",): ("-T", "-o", "BatchMode=yes"),
@@ -113,8 +114,8 @@ class Carrier:
     """Further nodes of the same job."""
 
     @property
-    def shown(self) -> str:
-        """Command as the user wrote it."""
+    def quoted(self) -> str:
+        """Command as the user wrote it, for a sentence."""
         return f"`{shlex.join(self.words)}`"
 
     def command(self, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
@@ -134,8 +135,9 @@ class Carrier:
         added = ADDED.get(begins, ())
         if program == "srun" and "SLURM_JOB_ID" in environ:
             added = (*added, "--overlap")  # the step that we are holds all CPUs
-        own = len(begins) - 1
-        return (first, *arguments[:own], *added, *arguments[own:], self.python, *AGENT)
+        first_free = len(begins) - 1  # behind `exec`, which is no option of the user's
+        before, after = arguments[:first_free], arguments[first_free:]
+        return (first, *before, *added, *after, self.python, *AGENT)
 
 
 def interpreter_of(script: str, path: str | None = None) -> str | None:
@@ -166,13 +168,17 @@ def carrier_of(name: str, tables: Mapping[str, EngineTable]) -> Carrier | None:
     table = tables[name]
     python = table.python or sys.executable
     words = (*shlex.split(table.command), *address)
-    more = (tuple(shlex.split(more_node)) for more_node in table.more_nodes)
-    others = tuple(Carrier(words=each, python=python) for each in more)
+    others = tuple(
+        Carrier(words=tuple(shlex.split(node)), python=python) for node in table.more_nodes
+    )
     return Carrier(words=words, python=python, others=others)
 
 
 def why_ended(said: str, code: int | None) -> Ending:
-    """Reason for the end of a carrier that said `said`."""
+    """Reason for the end of a carrier, by the last lines that it `said` and its exit code.
+
+    Where no pattern knows it, its last line is the reason: another node may do.
+    """
     for ending in ENDINGS:
         if match := re.search(ending.pattern, said):
             detail = next((text for text in match.groups() if text), "")
@@ -200,23 +206,9 @@ LINES_KEPT = 50
 MOST_LOSSES = 3
 """Lost nodes after which no further one is asked for."""
 OF_THE_NODE = (
-    *(
-        "SLURM",
-        "SRUN_",
-        "SSH_",
-        "RAY_",
-        "CUDA_VISIBLE_DEVICES",
-        "ROCR_VISIBLE_DEVICES",
-        "NVIDIA_",
-    ),
-    *(
-        "HOSTNAME",
-        "TMPDIR",
-        "XDG_RUNTIME_DIR",
-        "GPU_ADVISOR_RUNTIME_DIR",
-        "GPU_DEVICE_ORDINAL",
-    ),
-)
+    "SLURM", "SRUN_", "SSH_", "RAY_", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_",
+    "HOSTNAME", "TMPDIR", "XDG_RUNTIME_DIR", "GPU_ADVISOR_RUNTIME_DIR", "GPU_DEVICE_ORDINAL",
+)  # fmt: skip
 """Prefixes of variables that belong to a node; all others are the caller's."""
 CONTAINERS = {"docker", "podman", "kubectl"}
 """Commands into a container, whose files are not the caller's."""
@@ -227,7 +219,12 @@ OF_A_CONTAINER = {
 
 
 class Connection:
-    """Agent on one node after another; `say` hears the carrier until it is there."""
+    """Agent on one node after another.
+
+    Three threads serve one agent: one reads its messages, one tells it that we live, and one keeps
+    what the carrier prints. `say` is given that until the agent is there: a queue's place, or why
+    a login fails. Several threads send messages, so a lock keeps each one whole.
+    """
 
     def __init__(
         self,
@@ -237,21 +234,25 @@ class Connection:
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._carrier, self._cwd, self._say = carrier, cwd, say
-        inside = Path(carrier.words[0]).name in CONTAINERS
-        kept = OF_A_CONTAINER if inside else set()
+        into_container = Path(carrier.words[0]).name in CONTAINERS
+        withheld = OF_A_CONTAINER if into_container else set()
         self._environ = {
             name: value
             for name, value in environ.items()
-            if not name.startswith(OF_THE_NODE) and name not in kept
+            if not name.startswith(OF_THE_NODE) and name not in withheld
         }
         self._process: subprocess.Popen[bytes] | None = None
-        self._overhearing = threading.Thread()
+        self._overhearer = threading.Thread()
+        """Thread that keeps the carrier's words; one that never ran, before the first start."""
         self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._said: collections.deque[str] = collections.deque(maxlen=LINES_KEPT)
+        """Last lines of the carrier of the present node."""
         self._writing = threading.Lock()
         self._said_at = 0.0
         self._greeted = False
+        """True once the agent of the present node has sent its first message."""
         self.losses = 0
+        """Nodes that were lost so far, in a row or not."""
         self._machine: Machine | None = None
         self.others = tuple(
             Connection(other, cwd, environ, say) for other in carrier.others
@@ -259,10 +260,12 @@ class Connection:
         """Further nodes that run the same job at once."""
         self.cancel = threading.Event()
         """Ends the running trial, or the wait for a node, once set."""
-        self.hear: dict[str, Callable[[str], None]] = {}
-        """Listeners to messages that are no answers, by message name."""
+        self.listeners: dict[str, Callable[[str], None]] = {}
+        """Functions that are given messages which are no answers, by message name."""
         self.silence_s = messages.SILENCE_S
+        """Longest time without a message, in seconds, after which a node is lost."""
         self.host = ""
+        """The node's own name, once its agent is there."""
         self.warnings: tuple[str, ...] = ()
         self.waited_s = 0.0
         """Time spent waiting for nodes, none of the budget's."""
@@ -292,7 +295,7 @@ class Connection:
         begun = time.monotonic()
         try:
             self._start()
-            hello = self._hear("hello", silence_s=None)["hello"]
+            hello = self._await("hello", silence_s=None)["hello"]
             self.host, self._greeted = hello["host"], True
             if hello["version"] != __version__:
                 msg = (
@@ -321,7 +324,7 @@ class Connection:
     def ask(self, do: str, **fields: Any) -> dict[str, Any]:
         """Agent's answer to a request. Raises its refusal, and NodeLostError."""
         self.tell(do=do, **fields)
-        answer: dict[str, Any] = self._hear("answer", self.silence_s)["answer"]
+        answer: dict[str, Any] = self._await("answer", self.silence_s)["answer"]
         if "problem" in answer:
             raise self._refusal(answer)
         return answer
@@ -337,12 +340,13 @@ class Connection:
         with contextlib.suppress(OSError):
             assert process.stdin is not None
             process.stdin.close()
-        patience = ((limit_s, process.terminate), (SIGNAL_S, process.kill), (SIGNAL_S, int))
-        for limit_s, insist in patience:
+        for wait_s, insist in ((limit_s, process.terminate), (SIGNAL_S, process.kill)):
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(limit_s)
-                break
+                process.wait(wait_s)
+                return
             insist()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(SIGNAL_S)
 
     def _start(self) -> None:
         self._lines, pipe = queue.SimpleQueue(), subprocess.PIPE
@@ -354,18 +358,18 @@ class Connection:
                 command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
             )
         except OSError as problem:
-            msg = f"{self._carrier.shown} cannot run: {problem.strerror}. Correct its command."
+            msg = f"{self._carrier.quoted} cannot run: {problem.strerror}. Correct its command."
             raise errors.EngineError(msg) from problem
         self._process = process
-        works = (self._read, self._beat, self._overhear)
-        threads = [
-            threading.Thread(target=work, args=(process,), daemon=True) for work in works
-        ]
-        for thread in threads:
-            thread.start()
-        self._overhearing = threads[-1]
+        for work in (self._read, self._beat):
+            threading.Thread(target=work, args=(process,), daemon=True).start()
+        self._overhearer = threading.Thread(
+            target=self._overhear, args=(process,), daemon=True
+        )
+        self._overhearer.start()
 
     def _read(self, process: subprocess.Popen[bytes]) -> None:
+        """Pass on the agent's messages, and an empty one at its end."""
         lines = self._lines
         with (
             contextlib.suppress(ValueError),
@@ -386,23 +390,26 @@ class Connection:
                     self._say(text)
 
     def _beat(self, process: subprocess.Popen[bytes]) -> None:
+        """Tell the agent that we live, until another process takes this one's place."""
         while self._process is process:
             self.tell(beat=True)
             time.sleep(messages.BEAT_S)
 
     def tell(self, **fields: Any) -> None:
-        """Send one message; `_hear` notices a pipe's end."""
+        """Send one message. That the pipe has ended is noticed by `_await`."""
         process = self._process
         with self._writing, contextlib.suppress(OSError, ValueError):
             if process is not None and process.stdin is not None:
                 process.stdin.write(messages.encode(**fields))
                 process.stdin.flush()
 
-    def _hear(self, key: str, silence_s: float | None) -> dict[str, Any]:
+    def _await(self, key: str, silence_s: float | None) -> dict[str, Any]:
         """Wait for the message with `key`. Raises NodeLostError.
 
         Whatever comes is a sign of life, and other messages are passed on to their listeners. A
         cancellation is told once; the answer then comes as soon as the trial has ended.
+        `silence_s`: longest time without a message; None before the first one, when the words of
+        the carrier are signs of life, too, and a queue may take days.
         """
         heard, cancelled = time.monotonic(), False
         while True:
@@ -427,8 +434,8 @@ class Connection:
             if key in message:
                 return message
             for kind, text in message.items():
-                if kind in self.hear:
-                    self.hear[kind](str(text))
+                if kind in self.listeners:
+                    self.listeners[kind](str(text))
 
     def _start_limit_s(self) -> float:
         """Longest silence before the first word, in seconds; no limit in a queue.
@@ -440,28 +447,31 @@ class Connection:
         waits = any(QUEUED in text for text in list(self._said)[-1:])
         return START_S if program == "srun" and not waits else math.inf
 
-    def _lost(self, why: str = "") -> errors.AdvisorError:
-        """Close what is left, and tell why: no node came, or it was lost."""
+    def _lost(self, silence: str = "") -> errors.AdvisorError:
+        """Close what is left, and tell why: no node came, or it was lost.
+
+        `silence`: that nothing was heard for too long; empty where the carrier ended by itself. A
+        silent one has no time to clear up: it is signalled soon.
+        """
         process = self._process
-        self.close(SIGNAL_S if why else CLOSE_S)
-        self._overhearing.join(SIGNAL_S)
+        self.close(SIGNAL_S if silence else CLOSE_S)
+        self._overhearer.join(SIGNAL_S)
         self.losses += 1
         ended = why_ended("\n".join(self._said), process.returncode if process else None)
-        by_hand = (
-            f"Run `{shlex.join((*self._carrier.words, 'hostname'))}` by hand."
-            if why
-            else ""
-        )
-        next_step = ended.next_step or ("" if self._greeted else by_hand)
-        why = f"{(why or ended.what).rstrip('.')}. {next_step}".rstrip()
+        next_step = ended.next_step
+        if silence and not self._greeted and not next_step:
+            by_hand = shlex.join((*self._carrier.words, "hostname"))
+            next_step = f"Run `{by_hand}` by hand."
+        why = f"{(silence or ended.what).rstrip('.')}. {next_step}".rstrip()
         if not self._greeted:
             return errors.EngineError(
-                f"No agent came up through {self._carrier.shown}: {why}"
+                f"No agent came up through {self._carrier.quoted}: {why}"
             )
         again = ended.again and self.losses < MOST_LOSSES
         return errors.NodeLostError(f"The node {self.host} was lost: {why}", again=again)
 
     def _refusal(self, answer: Mapping[str, Any]) -> errors.AdvisorError:
+        """The node's refusal as an error of its own class here, with the node's name."""
         kind = getattr(errors, str(answer["problem"]), errors.AdvisorError)
         text = f"On {self.host}: {answer['text']}"
         if issubclass(kind, errors.TrialFailedError):

@@ -31,7 +31,7 @@ class RemoteEngine:
         self._settings = settings
         self.connection: Connection = settings.connection
         self.connection.cancel = settings.cancel
-        self.connection.hear = {"progress": settings.on_progress}
+        self.connection.listeners = {"progress": settings.on_progress}
 
     def __enter__(self) -> Self:
         try:
@@ -93,7 +93,7 @@ class JointEngine:
         settings = replace(settings, cancel=self._off)
         nodes = (first, *first.others)
         self._nodes = [RemoteEngine(replace(settings, connection=node)) for node in nodes]
-        self._nodes[0].connection.hear["stop"] = self._pass_on
+        self._nodes[0].connection.listeners["stop"] = self._pass_on
         self._held = contextlib.ExitStack()
         self.clock = self._nodes[0].clock
         self._scratch: list[Path] = []
