@@ -10,6 +10,8 @@ the search explores. Errors are Student's, so that one unlucky run does not rule
 the form misses is carried over from each run to its neighbours, and far from all runs a forecast is
 wide.
 
+Units: rates in units a second, times in seconds, batches in units. Logarithms are natural, so that
+a small difference of two is a relative one. The numbers are judgement, checked as a whole.
 Record: benchmarks/results/tables-cpu2.md, `search_quality`: 99.5 % of the optimum in 7.0 processes,
 of 200 programs whose processes differ by 2 %. Recorded programs: benchmarks/results/surfaces.
 """
@@ -22,17 +24,26 @@ from typing import NamedTuple
 
 NORMAL = statistics.NormalDist()
 SPLITS = tuple(10 ** (-3 + 0.25 * i) for i in range(29))
-"""Launch over compute of the first batch."""
+"""Launch over compute of the first batch: a thousandth to ten thousand times, four to a decade."""
 GROWTHS = (0.0, 0.15, 0.3)
-"""Exponents of a unit's compute once caches no longer hold the batch."""
-FALL = 1.0
-"""Deviations by which a larger batch must be slower for compute to grow."""
-SHAPE = 0.02
-"""Relative error of the two-cost form at measured points; judgement."""
-FAR = 0.04
-"""Relative error of the form far from all measured points; judgement."""
-TAILS = 4.0
-"""Degrees of freedom of the errors' Student distribution: runs may be unlucky. Judgement."""
+"""Exponents by which a unit's compute grows with the batch, once caches no longer hold it."""
+SLOWER_SIGMAS = 1.0
+"""Standard deviations by which a larger batch must be slower before a growth is thought of."""
+ERROR_NEAR = 0.02
+"""Relative error of the two-cost form at measured points, beside the noise of processes."""
+ERROR_FAR = 0.04
+"""Relative error of the form far from all measured points, on top of that."""
+STUDENT_FREEDOM = 4.0
+"""Degrees of freedom of the errors' Student distribution: runs may be unlucky."""
+NEIGHBOUR_WORKERS_SHARE = 0.5
+"""Workers by which two points are as far apart as by a doubled batch, as a share of the larger."""
+NOISE_KEPT = 0.7
+"""Share of the noise, as a deviation, in a forecast without a run nearby; runs there average it."""
+ERROR_FADES = 4.0
+"""How fast the far error falls with runs nearby: one run at the very point leaves a fifth of its
+variance."""
+LEAST_BUSY_SHARE = 1e-3
+"""Share of a step beside its waits, at least: a share of 0 would be a step without length."""
 
 
 class Point(NamedTuple):
@@ -41,12 +52,14 @@ class Point(NamedTuple):
     batch: float
     workers: int
     rate: float
+    """Units a second."""
     wait_share: float
+    """Share of time in which the program waited for a batch."""
 
     @property
     def step_s(self) -> float:
-        """Time of one batch without waiting for it."""
-        return max(1e-3, 1.0 - self.wait_share) * self.batch / self.rate
+        """Seconds of one batch without the wait for it."""
+        return max(LEAST_BUSY_SHARE, 1.0 - self.wait_share) * self.batch / self.rate
 
 
 class Forecast(NamedTuple):
@@ -54,6 +67,7 @@ class Forecast(NamedTuple):
 
     log_rate: float
     sd: float
+    """Standard deviation of `log_rate`."""
 
     def improvement(self, log_best: float) -> float:
         """Expected log gain over `log_best`, where a loss counts as none.
@@ -66,11 +80,14 @@ class Forecast(NamedTuple):
 
 
 class _Split(NamedTuple):
+    """One way to split a step into launch and compute, with the step's time that fits it best."""
+
     launch: float
     """Launch over the compute of the first batch."""
     growth: float
+    """One of GROWTHS."""
     log_step_s: float
-    """A step at the first batch, in seconds."""
+    """Logarithm of the seconds of a step at the first batch."""
 
 
 class ThroughputModel:
@@ -86,7 +103,7 @@ class ThroughputModel:
         """
         self._first = points[0].batch
         self._loader = loader
-        self._sigma = math.hypot(sigma, SHAPE)
+        self._sigma = math.hypot(sigma, ERROR_NEAR)
         self._splits = self._weighed(points)
         self._residuals = [
             (point, math.log(point.rate) - self._mean(point.batch, point.workers)[0])
@@ -94,21 +111,25 @@ class ThroughputModel:
         ]
 
     def at(self, batch: float, workers: int) -> Forecast:
-        """Mean of all splits for one point, and its neighbours' residuals."""
+        """Mean of all splits for one point, corrected by what its neighbours' runs differed by.
+
+        A run counts by its distance, as 1 at the very point. Their mean correction is shrunk as if
+        one more run without a residual stood there: a lone neighbour is believed by half.
+        """
         mean, variance = self._mean(batch, workers)
-        near, carried = 0.0, 0.0
-        for point, residual in self._residuals:
-            apart = math.log2(batch / point.batch) ** 2
-            most = max(workers, point.workers)
-            apart += (workers - point.workers) ** 2 / (1.0 + 0.25 * most**2)
-            alike = math.exp(-apart / 2)
-            near += alike
-            carried += alike * residual
-        variance += (0.7 * self._sigma) ** 2 / (1 + near) + FAR**2 / (1 + 4 * near)
-        return Forecast(log_rate=mean + carried / (near + 1), sd=math.sqrt(variance))
+        weights = [_closeness(point, batch, workers) for point, _ in self._residuals]
+        near = sum(weights)
+        correction = sum(
+            weight * residual
+            for weight, (_, residual) in zip(weights, self._residuals, strict=True)
+        )
+        variance += (NOISE_KEPT * self._sigma) ** 2 / (1 + near)
+        variance += ERROR_FAR**2 / (1 + ERROR_FADES * near)
+        return Forecast(log_rate=mean + correction / (near + 1), sd=math.sqrt(variance))
 
     def _weighed(self, points: tuple[Point, ...]) -> list[tuple[float, _Split]]:
-        found = []
+        """Every split of the grid with its weight: its likelihood, so that all sum to 1."""
+        fits = []
         growths = GROWTHS if self._falls(points) else GROWTHS[:1]
         for launch, growth in itertools.product(SPLITS, growths):
             shape = [
@@ -118,32 +139,36 @@ class ThroughputModel:
             ]
             split = _Split(launch, growth, statistics.fmean(shape))
             belief = sum(
-                _log_student(each - split.log_step_s, self._sigma) for each in shape
+                _log_student(log_step_s - split.log_step_s, self._sigma)
+                for log_step_s in shape
             )
             for point in points:
                 expected = self._log_rate(split, point.batch, point.workers)
                 belief += _log_student(math.log(point.rate) - expected, self._sigma)
-            found.append((belief, split))
-        top = max(belief for belief, _ in found)
-        total = sum(math.exp(belief - top) for belief, _ in found)
-        return [(math.exp(belief - top) / total, split) for belief, split in found]
+            fits.append((belief, split))
+        top = max(belief for belief, _ in fits)
+        total = sum(math.exp(belief - top) for belief, _ in fits)
+        return [(math.exp(belief - top) / total, split) for belief, split in fits]
 
     def _falls(self, points: tuple[Point, ...]) -> bool:
-        """True if a larger batch was slower."""
+        """True if a larger batch was slower, with as many workers."""
         return any(
-            math.log(small.rate / large.rate) > FALL * self._sigma
+            math.log(small.rate / large.rate) > SLOWER_SIGMAS * self._sigma
             for small, large in itertools.permutations(points, 2)
             if small.batch < large.batch and small.workers == large.workers
         )
 
     def _mean(self, batch: float, workers: int) -> tuple[float, float]:
+        """Mean and variance of the splits' logarithms of the rate at a point."""
         rates = [
-            (weight, self._log_rate(each, batch, workers)) for weight, each in self._splits
+            (weight, self._log_rate(split, batch, workers))
+            for weight, split in self._splits
         ]
         mean = sum(weight * rate for weight, rate in rates)
         return mean, sum(weight * (rate - mean) ** 2 for weight, rate in rates)
 
     def _log_rate(self, split: _Split, batch: float, workers: int) -> float:
+        """Logarithm of the rate: a batch loads beside the step with workers, else before it."""
         share = _log_share(split.launch, split.growth, batch / self._first)
         step_s = math.exp(split.log_step_s + share)
         load_s = batch / _between(self._loader, workers) if self._loader else 0.0
@@ -154,19 +179,30 @@ fitted = functools.lru_cache(maxsize=64)(ThroughputModel)
 """Each request replays the search, so fits recur."""
 
 
+def _closeness(point: Point, batch: float, workers: int) -> float:
+    """How much a run tells of another point: 1 at the same, exp(-1/2) at twice the batch."""
+    doublings = math.log2(batch / point.batch)
+    scale = 1.0 + (NEIGHBOUR_WORKERS_SHARE * max(workers, point.workers)) ** 2
+    return math.exp(-(doublings**2 + (workers - point.workers) ** 2 / scale) / 2)
+
+
 def _log_share(launch: float, growth: float, batches: float) -> float:
+    """Logarithm of a step's time over that of the first batch; `batches`: the batch over that."""
     return math.log((launch + batches ** (1 + growth)) / (launch + 1))
 
 
 def _log_student(error: float, scale: float) -> float:
-    return -(TAILS + 1) / 2 * math.log1p((error / scale) ** 2 / TAILS)
+    """Logarithm of Student's density at an error, without its constant factor."""
+    freedom = STUDENT_FREEDOM
+    return -(freedom + 1) / 2 * math.log1p((error / scale) ** 2 / freedom)
 
 
 @functools.lru_cache(maxsize=1024)
 def _between(pairs: tuple[tuple[int, float], ...], count: int) -> float:
+    """Rate at a count, on straight lines between those of `pairs`; beyond them, the outermost."""
     table = dict(pairs)
-    below = max((known for known in table if known <= count), default=min(table))
-    above = min((known for known in table if known >= count), default=max(table))
+    below = max((other for other in table if other <= count), default=min(table))
+    above = min((other for other in table if other >= count), default=max(table))
     if above <= below:
         return table[below]
     part = (count - below) / (above - below)

@@ -40,24 +40,27 @@ def changed_state(compared: Compared) -> Differences:
             continue
         keeps = kind == "kept" or (kind == "size" and not work.iterable)
         if keeps and (lost if work.iterable else alone or lost):
-            why = f"The dataset keeps what it loaded in `{shown(path)}`"
+            sentence = f"The dataset keeps what it loaded in `{shown(path)}`"
             kept = (
                 "each worker would keep its own"
                 if is_kept(after)
                 else "each pass starts empty"
             )
             yield suggested(
-                "cache-of-dataset", f"{why}; with workers {kept}.", of_workers=True
+                "cache-of-dataset", f"{sentence}; with workers {kept}.", of_workers=True
             )
         elif kind == "start" and work.iterable and is_lasting(before) != is_lasting(after):
             how = "begin" if lost else "began"
-            why = f"The dataset counts its passes in `{shown(path)}`, which workers {how} anew."
-            yield suggested("state-of-dataset", why, of_workers=True)
+            sentence = (
+                f"The dataset counts its passes in `{shown(path)}`, which workers {how} "
+                "anew."
+            )
+            yield suggested("state-of-dataset", sentence, of_workers=True)
         elif kind == "count" or (
             kind in STATE_WORDS and alone and not work.iterable and not alike
         ):
-            why = f"The dataset {STATE_WORDS[kind].format(shown(path))}."
-            yield suggested("state-of-dataset", why, of_workers=True)
+            sentence = f"The dataset {STATE_WORDS[kind].format(shown(path))}."
+            yield suggested("state-of-dataset", sentence, of_workers=True)
 
 
 def changed_by_items(runs: Sequence[Run]) -> dict[str, str]:
@@ -86,8 +89,8 @@ def hidden_cache(compared: Compared) -> Differences:
             and first_ms > policy.KEPT_IF_QUICKER * again_ms
         ):
             times = " ms and ".join(numbers.measure(ms, 2) for ms in (first_ms, again_ms))
-            why = f"An item takes {times} ms again: what is kept would not be kept in workers."
-            yield suggested("cache-of-dataset", why, of_workers=True)
+            sentence = f"An item takes {times} ms again: what is kept would not be kept in workers."
+            yield suggested("cache-of-dataset", sentence, of_workers=True)
             return
 
 
@@ -103,13 +106,19 @@ def set_by_program(compared: Compared) -> Differences:
     for work in works:
         by_loop = work.by_loop.keys() if before.effects.workers else set()
         for path in sorted((work.by_program.keys() | by_loop) - work.by_items.keys()):
-            why = f"The program changes `{shown(path)}` between passes; workers that stay miss it."
-            yield suggested("set-by-program", why, of_workers=True)
+            sentence = (
+                f"The program changes `{shown(path)}` between passes; workers that stay miss "
+                "it."
+            )
+            yield suggested("set-by-program", sentence, of_workers=True)
             return
     if all(len(work.passes) < 2 for work in works):
         for name in works[-1].set_around[:1]:
-            why = f"A loop around the pass sets `{name}` of its data; workers that stay miss it."
-            yield suggested("set-by-program", why, of_workers=True)
+            sentence = (
+                f"A loop around the pass sets `{name}` of its data; workers that stay miss "
+                "it."
+            )
+            yield suggested("set-by-program", sentence, of_workers=True)
 
 
 def set_by_loop(compared: Compared) -> Differences:
@@ -129,5 +138,7 @@ def set_by_loop(compared: Compared) -> Differences:
     ]
     miss = "would miss" if after.effects.workers else "missed"
     for name in names[:1]:
-        why = f"The loop over the batches sets `{name}` of its data; workers {miss} it."
-        yield suggested("set-by-program", why, of_workers=True)
+        sentence = (
+            f"The loop over the batches sets `{name}` of its data; workers {miss} it."
+        )
+        yield suggested("set-by-program", sentence, of_workers=True)

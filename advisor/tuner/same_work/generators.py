@@ -43,26 +43,33 @@ def shared_generators(compared: Compared) -> Differences:
             # It begins anew with each pass in any process, and may order a part of the items.
             if shares or not is_equal_in_two(work.workers, path):
                 continue
-            why = "and workers seed it alike, so they draw the same numbers"
+            effect = "and workers seed it alike, so they draw the same numbers"
         elif not work.workers and path.startswith(("dataset", "collate_fn")):
-            why = "and how workers seed it could not be seen"
+            effect = "and how workers seed it could not be seen"
         elif any(
             each.before.get(path) == work.generators.get(path, "") for each in work.workers
         ):
-            why = "so every worker draws the same numbers"
+            effect = "so every worker draws the same numbers"
         elif is_equal_in_two(work.workers, path):
-            why = "and workers seed it alike, so they draw the same numbers"
+            effect = "and workers seed it alike, so they draw the same numbers"
         elif repeats_each_pass(work.workers, path) and not is_kept(after):
-            why = "and is seeded alike for each pass, so every pass draws the same numbers"
+            effect = (
+                "and is seeded alike for each pass, so every pass draws the same numbers"
+            )
         elif is_made_anew(work.workers, path) and not is_kept(after):
-            why = "and made there for each pass: whether passes draw the same could not be seen"
+            effect = (
+                "and made there for each pass: whether passes draw the same could not be "
+                "seen"
+            )
         elif is_seeded_by_number(work.workers, path) and not is_kept(after):
-            why = "and set there without torch's seed: every pass may draw the same numbers"
+            effect = (
+                "and set there without torch's seed: every pass may draw the same numbers"
+            )
         else:
             continue
         yield WorkDifference(
             cause="shared-generator",
-            sentence=f"The random generator `{shown(path)}` is copied into each worker, {why}.",
+            sentence=f"The random generator `{shown(path)}` is copied into each worker, {effect}.",
             refused=True,
             of_workers=True,
         )
@@ -85,8 +92,11 @@ def seeded_loop(compared: Compared) -> Differences:
             and each.before.get(path) not in (state, here.generators.get(path))
             for each in loader_of(before).workers
         ):
-            why = f"Items seed the random generator `{path}`, from which the training would draw."
-            yield suggested("shared-generator", why, of_workers=True)
+            sentence = (
+                f"Items seed the random generator `{path}`, from which the training would "
+                "draw."
+            )
+            yield suggested("shared-generator", sentence, of_workers=True)
             return
 
 

@@ -62,11 +62,11 @@ def items_of_a_pass(run: Run) -> float | None:
 def other_passes(compared: Compared) -> Differences:
     """Whole passes with more or fewer items than the original's."""
     originals, before, after = compared.originals, compared.before, compared.after
-    known = [items for run in originals if (items := items_of_a_pass(run)) is not None]
+    counts = [count for run in originals if (count := items_of_a_pass(run)) is not None]
     items = items_of_a_pass(after)
-    if items is None or not known:
+    if items is None or not counts:
         return
-    near = min(known, key=lambda each: abs(each - items))
+    near = min(counts, key=lambda count: abs(count - items))
     if abs(items - near) <= policy.SAMPLES_TIE * near:
         return
     more = items > near
@@ -83,12 +83,12 @@ def frozen_passes(compared: Compared) -> Differences:
 
     Workers that begin each pass from one state, or that stay and miss what the program sets, do so.
     """
-    known = [repeats_first_pass(run) for run in (*compared.originals, compared.after)]
-    if known[-1] and all(repeats is False for repeats in known[:-1]):
-        why = "Each pass gave the same items, where the original's passes differed."
+    *old, new = [repeats_first_pass(run) for run in (*compared.originals, compared.after)]
+    if new and all(repeats is False for repeats in old):
+        sentence = "Each pass gave the same items, where the original's passes differed."
         moved = moved_workers(compared.before, compared.after)
         yield WorkDifference(
-            cause="items-repeat", sentence=why, refused=True, of_workers=moved
+            cause="items-repeat", sentence=sentence, refused=True, of_workers=moved
         )
 
 
@@ -119,10 +119,10 @@ def other_content(compared: Compared) -> Differences:
         return
     many = sum(a != b for a, b in zip(new, old[0], strict=False))
     if many:
-        why = f"Of the first {size} items {many} hold something else than before"
+        sentence = f"Of the first {size} items {many} hold something else than before"
         yield WorkDifference(
             cause="items-missing",
-            sentence=f"{why}, at the same indices.",
+            sentence=f"{sentence}, at the same indices.",
             refused=True,
             of_workers=True,
         )
@@ -138,10 +138,10 @@ def shorter_passes(compared: Compared) -> Differences:
     old, new = sizes
     batch = max(run.effects.batch or 0 for run in ends(compared))
     if old and new and new + batch < (1 - policy.FEWER_ITEMS_TIE) * old:
-        why = (
+        sentence = (
             f"A pass has about {new:g} items by its loader's length, where it had {old:g}."
         )
-        yield suggested("items-missing", why)
+        yield suggested("items-missing", sentence)
 
 
 def dropped_items(compared: Compared) -> Differences:
@@ -151,8 +151,8 @@ def dropped_items(compared: Compared) -> Differences:
     first = first_items(after, "drawn").first
     in_order = len(first) > 1 and first == tuple(range(len(first)))
     if before.trains and in_order and new > old:
-        why = f"The last {new:g} items are dropped in each pass, where it was {old:g}."
-        yield suggested("items-missing", why)
+        sentence = f"The last {new:g} items are dropped in each pass, where it was {old:g}."
+        yield suggested("items-missing", sentence)
 
 
 def is_same_pass(before: Run, after: Run) -> bool:
@@ -178,25 +178,29 @@ def unsharded(compared: Compared) -> Differences:
     asked = {field for state in work.workers for field in state.asked}
     if asked >= SHARDS or has_own_parts(work.workers):
         if work.each_worker:
-            why = f"Each worker ends its pass by itself, at `{work.each_worker}`"
+            sentence = f"Each worker ends its pass by itself, at `{work.each_worker}`"
             yield WorkDifference(
                 cause="not-sharded",
-                sentence=f"{why}: a pass of several has as many more items.",
+                sentence=f"{sentence}: a pass of several has as many more items.",
                 refused=True,
                 of_workers=True,
             )
         return
     if work.workers and not asked:
-        why = "No worker asked which part is its own: each worker would yield all of it."
+        sentence = (
+            "No worker asked which part is its own: each worker would yield all of it."
+        )
     elif "seeds" in asked:
-        why = (
+        sentence = (
             "Workers ask how many they are for a seed only, so each would yield all of it."
         )
     elif asked:
-        why = "No worker asked for both its number and how many share the data."
+        sentence = "No worker asked for both its number and how many share the data."
     else:
-        why = "Whether its workers share the data could not be seen."
-    yield WorkDifference(cause="not-sharded", sentence=why, refused=True, of_workers=True)
+        sentence = "Whether its workers share the data could not be seen."
+    yield WorkDifference(
+        cause="not-sharded", sentence=sentence, refused=True, of_workers=True
+    )
 
 
 def has_own_parts(workers: Sequence[WorkerState]) -> bool:
@@ -222,5 +226,7 @@ def broken_sequence(compared: Compared) -> Differences:
     """Another order of batches, each of which begins with the state that the one before left."""
     before, after = ends(compared)
     if before.effects.carries and is_reordered(before, after):
-        why = "A batch begins with the state of the one before, and workers take turns."
-        yield suggested("state-of-dataset", why, of_workers=True)
+        sentence = (
+            "A batch begins with the state of the one before, and workers take turns."
+        )
+        yield suggested("state-of-dataset", sentence, of_workers=True)

@@ -18,14 +18,13 @@ from advisor.tuner.same_work.updates import steps_of_an_update
 
 def other_rates(compared: Compared) -> Differences:
     """Another learning rate at the same update; none where equal runs differ by themselves."""
-    originals, after = compared.originals, compared.after
-    of_runs = [rates_of(run) for run in originals]
-    for name, new in rates_of(after).items():
-        known = [rates[name] for rates in of_runs if rates.get(name)]
-        moved = first_other(known, new) if known and new else None
+    of_originals = [rates_of(run) for run in compared.originals]
+    for name, new in rates_of(compared.after).items():
+        old = [rates[name] for rates in of_originals if rates.get(name)]
+        moved = first_other(old, new) if old and new else None
         if moved is not None:
             at, old_rate, rate = moved
-            shown = " where it was ".join(apart(rate, old_rate))
+            shown = " where it was ".join(texts_of(rate, old_rate))
             of = f" by {name}" if name else ""
             yield suggested(
                 "learning-rate", f"The learning rate of update {at}{of} is {shown}."
@@ -40,15 +39,15 @@ def rates_of(run: Run) -> dict[str, tuple[float | None, ...]]:
 
 
 def first_other(
-    known: Sequence[Sequence[float | None]], new: Sequence[float | None]
+    originals: Sequence[Sequence[float | None]], new: Sequence[float | None]
 ) -> tuple[int, float, float] | None:
     """First update with another rate than the originals', both rates; None without one.
 
     None as well where equal runs differ before: the rate follows the losses, or the clock.
     """
-    begun = start_of(known[0])
-    for at, (rate, *rates) in enumerate(zip(new, *known, strict=False), 1):
-        if any(differ(rates[0], each) for each in rates):
+    begun = start_of(originals[0])
+    for at, (rate, *rates) in enumerate(zip(new, *originals, strict=False), 1):
+        if any(differ(rates[0], other) for other in rates):
             return None
         if differ(rates[0], rate) and not is_rounding(begun, rates[0], rate):
             return at, float(rates[0] or 0), float(rate or 0)
@@ -69,8 +68,8 @@ def is_rounding(begun: float | None, old: float | None, new: float | None) -> bo
     return abs(new - old) <= policy.SCHEDULE_TIE * abs(old - begun)
 
 
-def apart(one: float, other: float) -> tuple[str, str]:
-    """Two numbers that differ, with as many digits as show it."""
+def texts_of(one: float, other: float) -> tuple[str, str]:
+    """Two numbers that differ as text, with as many digits as show that they do."""
     pairs = [
         (numbers.measure(one, digits), numbers.measure(other, digits))
         for digits in range(4, 18)

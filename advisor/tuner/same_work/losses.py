@@ -31,20 +31,20 @@ def other_losses(compared: Compared) -> Differences:
     """
     if not moved_batch(compared):
         return
-    known = [losses_of(run) for run in (*compared.originals, compared.after)]
-    if is_divided_at_the_update(compared):
-        runs = (*compared.originals, compared.after)
-        known = [
-            [loss / (run.effects.accumulation or 1) for loss in losses]
-            for run, losses in zip(runs, known, strict=True)
-        ]
-    size = min(map(len, known))
-    if not any(known) and len(updates_of(compared.after).rates) >= policy.FEWEST_UPDATES:
-        why = "No loss of an update was seen, so nothing tells whether it depends on the batch."
-        yield suggested("loss-of-update", why)
-    if size < policy.FEWEST_UPDATES:
+    *old, new = comparable_losses(compared)
+    updates = min(map(len, (*old, new)))
+    if (
+        not any((*old, new))
+        and len(updates_of(compared.after).rates) >= policy.FEWEST_UPDATES
+    ):
+        sentence = (
+            "No loss of an update was seen, so nothing tells whether it depends on the "
+            "batch."
+        )
+        yield suggested("loss-of-update", sentence)
+    if updates < policy.FEWEST_UPDATES:
         return
-    *old, new = [each[:size] for each in known]
+    old, new = [losses[:updates] for losses in old], new[:updates]
     if is_repeatable(compared, old):
         moved = distance(new, old[0])
         if moved > policy.SAME_ITEMS_TIE:
@@ -54,18 +54,41 @@ def other_losses(compared: Compared) -> Differences:
                 "the loss of an update depends on its batches.",
             )
         return
-    means = [fmean(each) for each in old]
-    usual = [fmean(each) for each in zip(*old, strict=True)]
-    error = math.sqrt((stdev(usual) ** 2 + stdev(new) ** 2) / size)
+    means = [fmean(losses) for losses in old]
+    if abs(fmean(new) - fmean(means)) > allowed_difference(compared, old, new):
+        figures = f"{fmean(new):.3g} where it was {fmean(means):.3g}"
+        yield suggested("loss-of-update", f"The first updates have a loss of {figures}.")
+
+
+def comparable_losses(compared: Compared) -> list[Sequence[float]]:
+    """Losses by update of each run, the candidate's last; means, where the program adds them up."""
+    runs = (*compared.originals, compared.after)
+    if not is_divided_at_the_update(compared):
+        return [losses_of(run) for run in runs]
+    return [
+        [loss / (run.effects.accumulation or 1) for loss in losses_of(run)] for run in runs
+    ]
+
+
+def allowed_difference(
+    compared: Compared, old: Sequence[Sequence[float]], new: Sequence[float]
+) -> float:
+    """Most by which two mean losses of the same work differ.
+
+    It is a share of the loss or the chance of the items, whichever is more, and what the originals
+    differ by among themselves. The chance is the standard error of a difference of two means;
+    with the same items in the same order it is that of the paired differences, which is smaller.
+    """
+    updates = len(new)
+    means = [fmean(losses) for losses in old]
+    by_update = [fmean(losses) for losses in zip(*old, strict=True)]
+    error = math.sqrt((stdev(by_update) ** 2 + stdev(new) ** 2) / updates)
     before, after = ends(compared)
     if first_items(before, "drawn").first == first_items(after, "drawn").first != ():
-        apart = [one - other for one, other in zip(new, usual, strict=True)]
-        error = stdev(apart) / math.sqrt(size)  # of the same items, update by update
+        differences = [one - other for one, other in zip(new, by_update, strict=True)]
+        error = stdev(differences) / math.sqrt(updates)
     chance = policy.LOSS_SIGMAS * error
-    allowed = max(policy.LOSS_TIE * abs(fmean(means)), chance) + max(means) - min(means)
-    if abs(fmean(new) - fmean(means)) > allowed:
-        shown = f"{fmean(new):.3g} where it was {fmean(means):.3g}"
-        yield suggested("loss-of-update", f"The first updates have a loss of {shown}.")
+    return max(policy.LOSS_TIE * abs(fmean(means)), chance) + max(means) - min(means)
 
 
 def other_gradients(compared: Compared) -> Differences:
@@ -80,21 +103,22 @@ def other_gradients(compared: Compared) -> Differences:
     *old, new = (updates_of(run).gradients[:1] for run in runs)
     if not all((*old, new)) or not is_repeatable(compared, losses[:-1], padded=True):
         return
-    if any(apart(each[0], old[0][0]) > policy.EQUAL_RUNS_TIE for each in old):
+    if any(relative_distance(run[0], old[0][0]) > policy.EQUAL_RUNS_TIE for run in old):
         return
-    moved = apart(new[0], old[0][0])
+    moved = relative_distance(new[0], old[0][0])
     if moved > policy.SAME_GRADIENT_TIE:
-        why = f"Of the same items, the gradients differ by {numbers.percent(moved)}"
-        yield suggested("loss-of-update", f"{why}: the loss depends on its batches.")
+        sentence = f"Of the same items, the gradients differ by {numbers.percent(moved)}"
+        yield suggested("loss-of-update", f"{sentence}: the loss depends on its batches.")
 
 
-def apart(one: Sequence[float], other: Sequence[float]) -> float:
+def relative_distance(one: Sequence[float], other: Sequence[float]) -> float:
     """Distance of two gradients over the length of the other; 0 if they are not comparable."""
     length = math.hypot(*other)
     return math.dist(one, other) / length if length and len(one) == len(other) else 0.0
 
 
 def losses_of(run: Run) -> Sequence[float]:
+    """Loss of each of the first updates, added up over its batches; empty if none was seen."""
     return updates_of(run).losses
 
 
@@ -102,22 +126,23 @@ def mixed_losses(compared: Compared) -> Differences:
     """A loss that holds the items of a batch against each other."""
     runs = (*compared.originals, compared.after)
     if moved_batch(compared) and any(updates_of(run).mixes for run in runs):
-        why = "The loss of an item depends on the others of its batch."
-        yield suggested("loss-of-update", why)
+        sentence = "The loss of an item depends on the others of its batch."
+        yield suggested("loss-of-update", sentence)
 
 
 def is_divided_at_the_update(compared: Compared) -> bool:
-    """True if gradients of equal length come of summed losses: they are divided in between.
+    """True if the program adds up the losses of an update and divides its gradients afterwards.
 
-    The losses of an update are then as many times larger as there are batches in it.
+    Its losses are then as many times larger as an update has batches, and its gradients are as
+    long as before. Told apart only where the number of batches at least doubles or halves.
     """
     old, new = (run.effects.accumulation or 1.0 for run in ends(compared))
     lengths = [updates_of(run).gradient for run in (*compared.originals, compared.after)]
     sums = [sum(losses_of(run)[: policy.FEWEST_UPDATES]) for run in ends(compared)]
     if max(old, new) < 2 * min(old, new) or not all(lengths) or not all(sums):
         return False
-    *known, length = (float(each or 0) for each in lengths)
-    alike = max(known[-1], length) < policy.GRADIENT_TIE * min(known[-1], length)
+    before, after = (float(length or 0) for length in lengths[-2:])
+    alike = max(before, after) < policy.GRADIENT_TIE * min(before, after)
     return alike and abs(sums[1] * old / (sums[0] * new) - 1) <= policy.SUMS_TIE
 
 
@@ -135,16 +160,15 @@ def is_repeatable(
     by_index = padded and not any(map(draws_for_items, runs))
     came = {first_items(run, "drawn" if by_index else "came").first for run in runs}
     samples = [update_samples(run) or 0.0 for run in runs]
-    as_many = min(samples) > 0 and max(samples) - min(samples) <= policy.SAMPLES_TIE * min(
-        samples
-    )
+    fewest, most = min(samples), max(samples)
+    as_many = fewest > 0 and most - fewest <= policy.SAMPLES_TIE * fewest
     if not losses or drawn or len(came) != 1 or came == {()} or not as_many:
         return False
-    return all(distance(each, losses[0]) <= policy.EQUAL_RUNS_TIE for each in losses[1:])
+    return all(distance(run, losses[0]) <= policy.EQUAL_RUNS_TIE for run in losses[1:])
 
 
 def distance(one: Sequence[float], other: Sequence[float]) -> float:
-    """Relative difference of losses update by update, as the root of its mean square."""
+    """Relative difference of the first losses, update by update: the root of its mean square."""
     usual = fmean(map(abs, other)) or 1.0
     squares = [(a - b) ** 2 for a, b in zip(one, other, strict=False)]
     return math.sqrt(fmean(squares[: policy.FEWEST_UPDATES])) / usual

@@ -30,8 +30,8 @@ def other_files(compared: Compared) -> Differences:
     alike = old and new and abs(new - old) <= policy.FILES_OF_BATCH_TIE * old
     if alike and (before.effects.batch or 0) > 1:
         held = [run.effects.batch or 0 for run in ends(compared)]
-        why = f"A file holds {held[1]:g} items, where it held {held[0]:g}."
-        yield suggested("results", why)
+        sentence = f"A file holds {held[1]:g} items, where it held {held[0]:g}."
+        yield suggested("results", sentence)
 
 
 def files_of_a_batch(run: Run) -> float | None:
@@ -101,8 +101,8 @@ def other_rows(compared: Compared) -> Differences:
         return
     places = unlike_rows(old[0], new)
     if places and unlike_rows(sorted(old[0]), sorted(new)):
-        why = f"Of the first {size} items {len(places)} have another result in a larger batch."
-        yield suggested("results", why)
+        sentence = f"Of the first {size} items {len(places)} have another result in a larger batch."
+        yield suggested("results", sentence)
 
 
 def shorter_texts(compared: Compared) -> Differences:
@@ -119,8 +119,8 @@ def shorter_texts(compared: Compared) -> Differences:
     same_prompts = max(old[: int(larger)])
     if new[0] < fewest * same_prompts and fmean(new) < fewest * fmean(old):
         shown = [numbers.measure(fmean(each), 2) for each in (new, old)]
-        why = f"A generation has {shown[0]} tokens, where it had {shown[1]}."
-        yield suggested("results", why)
+        sentence = f"A generation has {shown[0]} tokens, where it had {shown[1]}."
+        yield suggested("results", sentence)
 
 
 def unlike_rows(

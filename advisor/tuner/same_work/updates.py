@@ -41,11 +41,13 @@ def other_parts(compared: Compared) -> Differences:
     """
     if not moved_batch(compared):
         return
-    known = {updates_of(run).parts for run in compared.originals}
-    old, new = known.pop(), updates_of(compared.after).parts
-    if not known and old and new and abs(new - old) > policy.SAMPLES_TIE * old:
-        why = f"An update has gradients of {new:g} weights, where it had {old:g}."
-        yield suggested("update-samples", why)
+    counts = {updates_of(run).parts for run in compared.originals}
+    if len(counts) > 1:
+        return
+    (old,), new = counts, updates_of(compared.after).parts
+    if old and new and abs(new - old) > policy.SAMPLES_TIE * old:
+        sentence = f"An update has gradients of {new:g} weights, where it had {old:g}."
+        yield suggested("update-samples", sentence)
 
 
 def other_update_rows(compared: Compared) -> Differences:
@@ -58,27 +60,29 @@ def other_update_rows(compared: Compared) -> Differences:
     runs = (*compared.originals, compared.after)
     if not all(run.work and run.work.update_rows and update_samples(run) for run in runs):
         return
-    *known, new = (run.work.update_rows or 0.0 for run in runs if run.work)
+    *old, new = (run.work.update_rows or 0.0 for run in runs if run.work)
     before, after = (update_samples(run) or 0.0 for run in ends(compared))
-    steady = max(known) - min(known) <= policy.SAMPLES_TIE * min(known)
-    scaled = known[-1] * after / before
+    steady = max(old) - min(old) <= policy.SAMPLES_TIE * min(old)
+    scaled = old[-1] * after / before
     if steady and abs(new - scaled) > policy.ROWS_TIE * scaled:
-        why = f"An update takes {new:g} rows through the network, where it took {scaled:g}."
-        yield suggested("update-samples", why)
+        sentence = (
+            f"An update takes {new:g} rows through the network, where it took {scaled:g}."
+        )
+        yield suggested("update-samples", sentence)
 
 
 def untrained_batches(compared: Compared) -> Differences:
     """More batches that are left out, as where one bad item makes a loss that is not finite."""
     if not moved_batch(compared) or not compared.before.trains:
         return
-    *known, new = (
+    *old, new = (
         run.work.untrained if run.work else None
         for run in (*compared.originals, compared.after)
     )
-    seen = [share for share in known if share is not None]
-    if seen and new is not None and new > max(seen) + policy.UNTRAINED_TIE:
-        shown = f"{numbers.percent(new)}, where it was {numbers.percent(fmean(seen))}"
-        yield suggested("items-missing", f"Batches without a backward pass: {shown}.")
+    shares = [share for share in old if share is not None]
+    if shares and new is not None and new > max(shares) + policy.UNTRAINED_TIE:
+        change = f"{numbers.percent(new)}, where it was {numbers.percent(fmean(shares))}"
+        yield suggested("items-missing", f"Batches without a backward pass: {change}.")
 
 
 def once_a_batch(compared: Compared) -> Differences:
@@ -105,8 +109,8 @@ def updates_of_a_pass(compared: Compared) -> Differences:
         and new
         and abs(fmean(new) - fmean(old)) > policy.UPDATES_OF_PASS_TIE * fmean(old)
     ):
-        why = f"A pass has {fmean(new):g} updates, where it had {fmean(old):g}."
-        yield suggested("update-samples", why)
+        sentence = f"A pass has {fmean(new):g} updates, where it had {fmean(old):g}."
+        yield suggested("update-samples", sentence)
 
 
 def other_averages(compared: Compared) -> Differences:
@@ -170,10 +174,10 @@ def other_counts(compared: Compared) -> Differences:
     for name in sorted(old.keys() | new.keys()):
         before, after = old.get(name, 1.0), new.get(name, 1.0)
         if before != after:
-            why = (
+            sentence = (
                 f"`{name}` counts batches, and the program goes by it: {after:g} an update"
             )
-            yield suggested("counters", f"{why}, where there were {before:g}.")
+            yield suggested("counters", f"{sentence}, where there were {before:g}.")
             return
 
 
@@ -188,9 +192,9 @@ def other_lengths(compared: Compared) -> Differences:
         items = [old[name] * batches[0], new[name] * batches[1]]
         left = 0.0 if not before.trains else max(batches)  # a last batch may be smaller
         if items[1] < items[0] - left or items[1] > items[0] + max(batches):
-            why = f"`{name}` ends a loop after {new[name]:,.0f} batches"
+            sentence = f"`{name}` ends a loop after {new[name]:,.0f} batches"
             shown = f"{items[1]:,.0f} items, where there were {items[0]:,.0f}"
-            yield suggested("counters", f"{why}: {shown}.")
+            yield suggested("counters", f"{sentence}: {shown}.")
             return
 
 
@@ -212,8 +216,8 @@ def other_statistics(compared: Compared) -> Differences:
     before, after = ends(compared)
     old, new = before.effects.batch or 0.0, after.effects.batch or 0.0
     if updates_of(after).batch_statistics or updates_of(before).batch_statistics:
-        why = f"BatchNorm normalises by {new:g} samples at once, where it was {old:g}."
-        yield suggested("batch-statistics", why)
+        sentence = f"BatchNorm normalises by {new:g} samples at once, where it was {old:g}."
+        yield suggested("batch-statistics", sentence)
 
 
 def steps_of_an_update(counted: Sequence[int]) -> float | None:
