@@ -15,7 +15,7 @@ import pytest
 
 from advisor import config as documents
 from advisor.commands import program_options
-from advisor.commands.inspect import default_of, inspect
+from advisor.commands.inspect import inspect, is_default
 from tests.support.processes import ran
 
 pytestmark = pytest.mark.frameworks
@@ -181,4 +181,4 @@ def test_inspect_shows_what_the_config_may_gain(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     found, _ = inspect([Path("run.yaml")], command)
     (workers,) = [knob for knob in found.findings.knobs if knob.path == "data.num_workers"]
-    assert default_of(workers, found.document) == "that of its parser"
+    assert is_default(workers, found.document)

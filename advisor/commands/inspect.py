@@ -20,19 +20,22 @@ from advisor.knobs.registry import REGISTRY
 from advisor.model import Knob, KnobClass, Phase
 
 ONE_A_PHASE = {"batch_size", "num_workers", "grad_accum", "timesteps"}
-"""Kinds with one value in each phase of a program."""
+"""Kinds with one value in each phase of a program: two values of one kind cast doubt on both."""
 HEADS = ("setting", "value", "meaning", "phase", "a change", "")
 MAKES_KNOWN = (
     "An option is known once it is typed with a value, or stands in a named config"
 )
 WIDEST = 48
-"""Longest path or value in the table."""
+"""Longest path or value in the table, in characters."""
 RISKS: dict[KnobClass, str] = {
     "free": "keeps results",
     "training": "changes the training",
     "numeric": "changes rounding",
     "quality": "changes the product",
 }
+"""What a change of such a setting does to results, as the table says it."""
+DEFAULT_OF_PARSER = "that of its parser"
+"""Whose default an option has that was not typed."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,29 +66,31 @@ class Inspected:
 
 
 def inspect(paths: Sequence[Path], command: Sequence[str] | None) -> list[Inspected]:
-    """Findings of configs, of those that a command names, and of itself.
+    """Findings of configs, of those that a command names, and of the command itself.
 
-    A single config is shown with what it may gain, as the command's parser declares it.
+    A single config also shows the fields that it may hold and does not, if the command's parser
+    declares them. Of several configs none tells which of them the parser reads.
     """
     phase = knobs.phase_of_command(documents.of_command(command)) if command else None
     named = configs_among(command, Path()) if command else []
     files: dict[str, Path] = {}
     for path in (*paths, *named):
         files.setdefault(os.path.realpath(path), path)
-    reader = tuple(command) if command and len(files) == 1 else None
-    inspected = [_of_config(path, phase, reader) for path in files.values()]
+    declaring = tuple(command) if command and len(files) == 1 else None
+    inspected = [_of_config(path, phase, declaring) for path in files.values()]
     if command:
         inspected.append(_of_command(tuple(command), with_parser=not paths))
     return inspected
 
 
 def _of_config(
-    path: Path, phase: Phase | None, reader: tuple[str, ...] | None
+    path: Path, phase: Phase | None, declaring: tuple[str, ...] | None
 ) -> Inspected:
+    """Findings of one config; `declaring`: command whose parser tells what else it may hold."""
     try:
         document = documents.read(path)
-        if reader:
-            document = with_fields(document, reader, Path.cwd(), (), phase)
+        if declaring:
+            document = with_fields(document, declaring, Path.cwd(), (), phase)
     except AdvisorError as problem:
         nothing = Findings(document=str(path), knobs=(), links=(), traps=(), outputs=())
         return Inspected(findings=nothing, error=problem)
@@ -104,6 +109,7 @@ def _beside(config: Path, named: str) -> str:
 
 
 def _of_command(command: tuple[str, ...], *, with_parser: bool) -> Inspected:
+    """Findings of a command line; `with_parser`: the program is run to tell its options, too."""
     options = record_options(command, Path.cwd()) if with_parser else ProgramOptions()
     document = documents.of_command(command, options.options)
     findings = with_phase_note(knobs.find(document))
@@ -123,7 +129,7 @@ def _of_command(command: tuple[str, ...], *, with_parser: bool) -> Inspected:
 
 
 def with_phase_note(findings: Findings) -> Findings:
-    """Says whose phase is only assumed, where a training and an inference differ in the risk."""
+    """With a note on knobs whose phase is only assumed, where the phase decides on the risk."""
     names = [
         findings.name_of(knob.path)
         for knob in findings.knobs
@@ -140,7 +146,7 @@ def with_phase_note(findings: Findings) -> Findings:
 
 
 def doubt(knob: Knob, findings: Findings) -> str | None:
-    """Reason against `knob` beside its name; None without one."""
+    """Why a knob may not be what its name says; None if nothing speaks against the name."""
     if knob.value is None or knob.value in ("", "auto", "???"):
         return "its name says so, and its value stands elsewhere"
     for other in findings.knobs:
@@ -150,10 +156,10 @@ def doubt(knob: Knob, findings: Findings) -> str | None:
     return None
 
 
-def default_of(knob: Knob, document: Document | None) -> str | None:
-    """Place where the program declares an untyped option."""
+def is_default(knob: Knob, document: Document | None) -> bool:
+    """True for an option that was not typed: its value is the default of the program's parser."""
     scalar = document.scalars.get(knob.path) if document else None
-    return None if scalar is None or scalar.given else "that of its parser"
+    return scalar is not None and not scalar.given
 
 
 def as_json(inspected: Sequence[Inspected]) -> dict[str, Any]:
@@ -177,15 +183,19 @@ def as_json(inspected: Sequence[Inspected]) -> dict[str, Any]:
 
 def _knob(knob: Knob, findings: Findings, document: Document | None) -> dict[str, Any]:
     objection = doubt(knob, findings)
+    frozen = "" if knob.frozen is None else f"; not editable: {knob.frozen}"
     return {
-        **{name: getattr(knob, name) for name in ("document", "path", "kind", "phase")},
+        "document": knob.document,
+        "path": knob.path,
+        "kind": knob.kind,
+        "phase": knob.phase,
         "class": knob.knob_class,
-        **{name: getattr(knob, name) for name in ("unit", "scope", "value")},
-        "default_of": default_of(knob, document),
+        "unit": knob.unit,
+        "scope": knob.scope,
+        "value": knob.value,
+        "default_of": DEFAULT_OF_PARSER if is_default(knob, document) else None,
         "editable": knob.editable,
-        "why": knob.why
-        if knob.frozen is None
-        else f"{knob.why}; not editable: {knob.frozen}",
+        "why": f"{knob.why}{frozen}",
         "sure": "doubtful" if objection else "likely",
         "sure_why": objection or "its name and value say so",
     }
@@ -196,7 +206,7 @@ def section(one: Inspected) -> str:
     findings = one.findings
     if one.error is not None:
         return f"{findings.document}\n  not read: {one.error}"
-    rows = [_row(knob, default_of(knob, one.document)) for knob in findings.knobs]
+    rows = [_row(knob, is_default(knob, one.document)) for knob in findings.knobs]
     table = output.table([HEADS, *rows], indent="  ") if rows else ["  no knobs"]
     lines = [findings.document, *table]
     lines += [
@@ -211,16 +221,16 @@ def section(one: Inspected) -> str:
     return "\n".join(lines)
 
 
-def _row(knob: Knob, default: str | None) -> tuple[str, ...]:
+def _row(knob: Knob, is_default: bool) -> tuple[str, ...]:
+    """Cells of one knob, under HEADS; a batch says its unit where that is not the sample."""
     value = json.dumps(knob.value, ensure_ascii=False)
-    count = " ".join(filter(None, (knob.scope, knob.unit)))
-    counted = (
-        f"{value} ({count})" if knob.kind == "batch_size" and count != "sample" else value
-    )
-    remarks = [f"a default: {default}"] if default else []
+    unit = " ".join(filter(None, (knob.scope, knob.unit)))
+    if knob.kind == "batch_size" and unit != "sample":
+        value = f"{value} ({unit})"
+    remarks = [f"a default: {DEFAULT_OF_PARSER}"] if is_default else []
     if not knob.editable:
         remarks.append(f"not editable: {knob.frozen}")
     words = REGISTRY[knob.kind].words
     path = knob.path if len(knob.path) <= WIDEST else f"...{knob.path[3 - WIDEST :]}"
     risk = RISKS[knob.knob_class]
-    return (path, counted[:WIDEST], words, knob.phase, risk, ", ".join(remarks))
+    return (path, value[:WIDEST], words, knob.phase, risk, ", ".join(remarks))

@@ -6,7 +6,7 @@ the confirmation repeats the original anyhow.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set as AbstractSet
 from dataclasses import replace
 
 from advisor import knobs
@@ -22,7 +22,12 @@ from advisor.tuner.state import TunerState
 
 
 def measure_baseline(state: TunerState) -> Trials[TrialResult | None]:
-    """Run the original until processes agree or one fails."""
+    """Run the original until two processes agree; ends with the result of one that failed.
+
+    The first process of a sampler may be given up before its first item is done. Then the network
+    calls of one item (`forwards`) are counted with fewer sampling steps, so that the next process
+    can stop inside an item.
+    """
     forwards: float | None = None
     for number in range(policy.MOST_BASELINES):
         if number and state.originals and not needs_another(state):
@@ -55,43 +60,51 @@ def with_parts_of(first: Run, run: Run) -> Run:
 def baseline_request(
     state: TunerState, number: int, forwards: float | None
 ) -> TrialRequest:
-    """Run the original to one item, and in the first process its parts alone after that.
+    """Request of baseline `number`: a window of the original with at least one finished item.
 
-    With known `forwards` of an item none has to end. Else a sampler that could take fewer
-    steps is given up after a part of the budget. The parts take longer than the window; the
-    processes after the first are there for the rate, and for more workers where they sleep.
+    With known `forwards` of an item no item has to end. Else a sampler that could take fewer
+    steps is given up after FIRST_ITEM_SHARE of the budget. After its window the first process
+    also runs the loader alone, with several numbers of workers. That takes longer than the window,
+    so later processes do it only for more workers than CPUs, where workers sleep.
     """
     cpus = state.context.cpus
-    parts = sleeping_workers.counts(state)
+    workers_alone = sleeping_workers.counts(state)
     if not state.originals:
-        parts = tuple(sorted({0, 1, min(2, cpus), cpus}))
+        workers_alone = tuple(sorted({0, 1, min(2, cpus), cpus}))
     plan = state.plan(
         Candidate(),
         whole_batches=0 if forwards else 1,
         forwards_per_unit=forwards,
-        ceilings_workers=parts,
+        ceilings_workers=workers_alone,
         ceilings_s=policy.CEILINGS_S,
     )
-    patient = forwards or number or not with_few_steps(state).changes
+    may_be_given_up = not (forwards or number) and with_few_steps(state).changes
     return TrialRequest(
         variant=Variant(),
         purpose="baseline",
         plan=plan,
         fresh=True,
         series=f"{number}",
-        limit_s=None if patient else policy.FIRST_ITEM_SHARE * state.context.budget_s,
+        limit_s=policy.FIRST_ITEM_SHARE * state.context.budget_s
+        if may_be_given_up
+        else None,
     )
 
 
 def forwards_by_few_steps(state: TunerState) -> Trials[float | None]:
-    """Scale an item's forwards from a short one."""
+    """Forwards of an item of the original, counted with fewer sampling steps and scaled up."""
     few = with_few_steps(state)
     steps = next((c for c in few.changes if c.kind == "timesteps"), None)
     if steps is None or not isinstance(steps.old, int) or not isinstance(steps.new, int):
         return state, None
     plan = state.plan(few, whole_batches=1)
     variant = Variant(candidate=few)
-    request = TrialRequest(variant=variant, purpose="effects", plan=plan, expected_s=1.0)
+    request = TrialRequest(
+        variant=variant,
+        purpose="effects",
+        plan=plan,
+        expected_s=policy.FEWEST_SAMPLING_STEPS_S,
+    )
     result = yield SearchStep(request=request, state=state)
     run = result.run if isinstance(result, TrialResult) else None
     seen = run.effects.forwards_per_unit if run is not None else None
@@ -99,12 +112,15 @@ def forwards_by_few_steps(state: TunerState) -> Trials[float | None]:
 
 
 def with_few_steps(state: TunerState) -> Candidate:
-    """Candidate with the fewest sampling steps allowed."""
+    """Candidate with the fewest sampling steps that the config's constraints allow."""
     for knob in state.of_kind("timesteps"):
         if not isinstance(knob.value, int) or not knob.editable:
             continue
         for share in reversed(policy.STEP_SHARES):
-            steps = max(tidy_steps(knob.value * share), min(10, knob.value))
+            steps = max(
+                tidy_steps(knob.value * share),
+                min(policy.FEWEST_SAMPLING_STEPS, knob.value),
+            )
             fewer = with_value(state, knob, steps)
             if not isinstance(fewer, knobs.InvalidChange):
                 return fewer
@@ -117,7 +133,11 @@ def tidy_steps(steps: float) -> int:
 
 
 def needs_another(state: TunerState) -> bool:
-    """True if one more baseline is to run: a second where there is room, a third to settle two."""
+    """True if one more baseline is to run: a second where there is room, a third to settle two.
+
+    A second one also runs where the budget is too small for any candidate: what is left can be
+    spent on nothing better than a firmer figure of the original.
+    """
     affordable = state.remaining_s > policy.SECOND_BASELINE_PROCESSES * state.costs.price_s
     if len(state.originals) == 1:
         return not is_too_small(state) and (
@@ -145,7 +165,7 @@ def worth_trying(state: TunerState) -> bool:
 
 
 CRASHES = ("crash-start", "crash-step", "config-rejected")
-"""Failures of clashing values; after others they were too large."""
+"""Failures that come of values which clash. After any other failure they were too large."""
 
 
 def discover_knobs(state: TunerState) -> Stage:
@@ -160,52 +180,77 @@ def discover_knobs(state: TunerState) -> Stage:
     sources = state.context.sources
     findings = [source.findings for source in sources]
     tunable = ["batch_size", "num_workers", "grad_accum"]
-    tunable += ["timesteps"] * bool(state.context.workload.quality)
+    if state.context.workload.quality:
+        tunable.append("timesteps")
     kinds = discovery.open_kinds(findings, seen, tunable, phases(state))
     left = discovery.find_suspects(sources, seen, kinds)
     doubts = {suspect: suspect.kinds for suspect in left}
     followed: list[Followed] = []
     failed: Failure | None = None
     for _ in range(policy.FOLLOWING_PROCESSES):
-        moved = planned(state, left, failed)
+        moved = moves_of(state, left, failed)
         if not moved:
             break
         state, trial = yield from run_trial(state, ask_to_move(state, moved))
         if trial is None:
             break
-        asked = [kind for kind in kinds if any(kind in open_ for open_ in doubts.values())]
+        asked = [
+            kind
+            for kind in kinds
+            if any(kind in open_kinds for open_kinds in doubts.values())
+        ]
         failed = trial.result if isinstance(trial.result, Failure) else None
         effects = trial.result.effects or Effects()
-        shown, unclear = discovery.read_outcome(moved, seen, effects, asked)
-        followed += shown
-        found = {each.move.suspect for each in shown}
-        decided = {each.sign.shown_in for each in shown}
+        newly_followed, unclear = discovery.read_outcome(moved, seen, effects, asked)
+        followed += newly_followed
         tested = [move.suspect for move in moved]
-        for suspect in list(doubts):
-            if suspect in tested and failed is None:
-                doubts[suspect] &= unclear
-            doubts[suspect] -= decided
-            if suspect in found or not doubts[suspect]:
-                del doubts[suspect]
-        again = tuple(each for each in tested if each in doubts)
+        doubts = open_doubts(
+            doubts, tested if failed is None else (), newly_followed, unclear
+        )
+        again = tuple(suspect for suspect in tested if suspect in doubts)
         if failed is None:
-            others = (each for each in left if each in doubts and each not in tested)
+            others = (s for s in left if s in doubts and s not in tested)
             left = (*others, *discovery.better_half(again, doubts))
-        else:  # values that the message names stay
-            named = (
-                set(re.findall(r"\d+", failed.evidence))
-                if failed.kind in CRASHES
-                else set()
-            )
-            blamed = [move.suspect for move in moved if str(move.new) in named]
-            left = tuple(each for each in again if each not in blamed) or again
+        else:
+            blamed = blamed_by(failed, moved)
+            left = tuple(suspect for suspect in again if suspect not in blamed) or again
     return with_followed(state, followed)
 
 
-def planned(
+def open_doubts(
+    doubts: Mapping[Suspect, frozenset[str]],
+    tested: Sequence[Suspect],
+    followed: Sequence[Followed],
+    unclear: AbstractSet[str],
+) -> dict[Suspect, frozenset[str]]:
+    """Kinds that each suspect may still be, once one process has told which were followed.
+
+    A suspect that was `tested` may only be of a kind whose effect moved and was explained by no
+    single one (`unclear`). A kind that was explained is nobody else's. Those that may be nothing
+    more are left out.
+    """
+    explained = {one.sign.shown_in for one in followed}
+    settled = {one.move.suspect for one in followed}
+    still_open = {
+        suspect: (kinds & unclear if suspect in tested else kinds) - explained
+        for suspect, kinds in doubts.items()
+        if suspect not in settled
+    }
+    return {suspect: kinds for suspect, kinds in still_open.items() if kinds}
+
+
+def blamed_by(failed: Failure, moved: Sequence[Move]) -> list[Suspect]:
+    """Suspects whose new value stands in the message of a crash; none after other failures."""
+    if failed.kind not in CRASHES:
+        return []
+    numbers = set(re.findall(r"\d+", failed.evidence))
+    return [move.suspect for move in moved if str(move.new) in numbers]
+
+
+def moves_of(
     state: TunerState, left: Sequence[Suspect], failed: Failure | None
 ) -> Sequence[Move]:
-    """Suspects' values: smaller after a failure, reversed too after a crash."""
+    """New values of suspects: smaller after a failure, reversed too after a crash."""
     seen, lower = state.original.effects, failed is not None
     crashed = failed is not None and failed.kind in CRASHES
     peak_gib = state.original.peak_mem_gib
@@ -214,10 +259,18 @@ def planned(
     )
     moves = discovery.trial_values(left, seen, room=room, lower=lower, backwards=crashed)
     documents = {source.document.name: source.document for source in state.context.sources}
-    return [m for m in moves if documents[m.suspect.document].takes(m.suspect.path, m.new)]
+    return [
+        move
+        for move in moves
+        if documents[move.suspect.document].takes(move.suspect.path, move.new)
+    ]
 
 
 def ask_to_move(state: TunerState, moved: Sequence[Move]) -> TrialRequest:
+    """Request of one short process with all moves at once, to see which are followed.
+
+    Where steps are among them, a whole item has to end: its forwards are what tells of steps.
+    """
     changes = (
         Change(
             document=move.suspect.document,
@@ -242,6 +295,7 @@ def ask_to_move(state: TunerState, moved: Sequence[Move]) -> TrialRequest:
 
 
 def phases(state: TunerState) -> tuple[Phase, ...]:
+    """Phases whose settings the program may follow: the declared one, or those of what it does."""
     if state.context.workload.phase != "any":
         return state.context.workload.phase, "any"
     return ("train", "any") if state.trains else ("train", "eval", "test", "any")
@@ -254,12 +308,13 @@ def phase_of_program(state: TunerState) -> Phase:
 
 
 def with_followed(state: TunerState, followed: Sequence[Followed]) -> TunerState:
+    """State whose sources hold the settings that were followed, as knobs like any other."""
     phase = phase_of_program(state)
     sources = tuple(
-        each._replace(
-            findings=discovery.joined(each.document, each.findings, followed, phase)
+        source._replace(
+            findings=discovery.joined(source.document, source.findings, followed, phase)
         )
-        for each in state.context.sources
+        for source in state.context.sources
     )
     context = replace(state.context, sources=sources)
     return replace(state, context=context, followed=tuple(followed))

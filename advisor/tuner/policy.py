@@ -92,6 +92,10 @@ MOST_BASELINES = 3
 """Most baselines: the third only where two disagree."""
 STEP_SHARES = (0.5, 0.25, 0.1, 0.05, 0.025, 0.01)
 """Shares of the original sampling steps to try."""
+FEWEST_SAMPLING_STEPS = 10
+"""Sampling steps of the run that only counts the forwards of an item; judgement."""
+FEWEST_SAMPLING_STEPS_S = 1.0
+"""Seconds that such a run is planned for: no process of the program has ended yet. Judgement."""
 FOLLOWING_PROCESSES = 2
 """Processes that show which settings the program follows, beside those the search needs."""
 
