@@ -39,9 +39,15 @@ AHEAD_S = 0.6
 """Seconds from the decision to the ranks' common stop."""
 LEAST_AHEAD = 3
 """Steps that the stop lies ahead at least."""
-# Seconds to the next look where the log does not tell how long the wait will be.
-NO_EVENT_S, NO_KIND_S, NO_TRAINING_S, NO_WINDOW_S = 0.1, 0.2, 0.5, 1.0
-"""Nothing recorded; kind unknown or undecided; a training awaited; no window to be filled."""
+# Seconds to the next look where the log does not tell how long the wait will be, by judgement.
+NO_EVENT_S = 0.1
+"""Nothing was recorded yet."""
+NO_KIND_S = 0.2
+"""The kind of step is unknown or undecided."""
+NO_TRAINING_S = 0.5
+"""A training is awaited."""
+NO_WINDOW_S = 1.0
+"""There is no window to fill."""
 SOON_S = 0.1
 """Quick steps recorded in full: soon there are enough, and the rest is only counted."""
 

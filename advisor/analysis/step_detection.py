@@ -48,8 +48,10 @@ that takes within the trial's limits.
 """
 STARTING_S = 300.0
 """Time that a limit leaves for the program's start, beside its items."""
-FEWEST_ITEMS, MARKED_SHARE = 2, 0.8
-"""A network marks items with so many calls, nearly each followed by the dominant one's."""
+FEWEST_ITEMS = 2
+"""Items that tell a rate, and calls of a network from which it may mark them."""
+MARKED_SHARE = 0.8
+"""Share of those calls that a call of the dominant network has to follow. Judgement."""
 
 ROWS = "rows of forwards, none of which was seen to finish an item"
 SLICES = "rows of an array, slice by slice"

@@ -17,6 +17,7 @@ from advisor.model import JsonScalar
 SEPARATOR = "\0"
 """Stands between two words in the text of a command."""
 
+# Lists of what stands before a program in a command: by judgement, what trainings are started by.
 _INTERPRETER = re.compile(r"(?:python|pypy)[\d.]*(?:\.exe)?|(?:ba|z|da)?sh")
 _SCRIPT = re.compile(r".+\.(?:py|pyc|pyz|sh|bash)")
 _PROFILERS = {
@@ -48,7 +49,9 @@ _ATTACHED = re.compile(r"(-[A-Za-z])(\d+(?:\.\d+)?)")
 _FLAG = re.compile(r"--?[A-Za-z][\w./-]*")
 """Flag whose value, if any, is the next word: `--lr 1e-4`."""
 _HYDRA = re.compile(r"\+{0,2}([A-Za-z_][\w./@-]*|[A-Za-z_]\w*(?::\w+)+)=(.*)", re.DOTALL)
-"""Override of Hydra's kind, which has no dashes: `data.batch_size=16`, `+trainer.precision=16`."""
+"""Override of Hydra's kind, which has no dashes: `data.batch_size=16`, `+trainer.precision=16`.
+
+Its second form is a key with a scope: `model:dropout=0.1`."""
 _YACS = re.compile(r"[A-Z][A-Z0-9_]*(?:\.\w+)+")
 """Key whose value is the next word: `SOLVER.IMS_PER_BATCH 4`."""
 _INT = re.compile(r"[-+]?\d[\d_]*")
@@ -85,19 +88,20 @@ def with_options(text: str, options: Sequence[Option]) -> list[Scalar]:
     words = text.split(SEPARATOR)
     starts = [0, *itertools.accumulate(len(word) + len(SEPARATOR) for word in words)]
     scalars: list[Scalar] = []
-    by_flag, spellings = {option.flag: option for option in options}, _spellings(options)
+    by_flag = {option.flag: option for option in options}
+    spellings = _spellings(options)
     without_value = {
         spelling for spelling, (flag, _) in spellings.items() if by_flag[flag].form in FLAGS
     }
     seen: set[str] = set()
-    named = {flag for flag, option in by_flag.items() if option.form == "apart"}
-    for typed in _typed_flags(words, first_own_word(words), without_value, named):
-        path, truth = _option_of(typed.flag, spellings)
+    keys = {flag for flag, option in by_flag.items() if option.form == "apart"}
+    for typed in _typed_flags(words, first_own_word(words), without_value, keys):
+        path, is_set_true = _option_of(typed.flag, spellings)
         seen.add(path)
         word, word_start = words[typed.number], starts[typed.number]
         start, end = word_start + typed.offset, word_start + len(word)
         bare = typed.offset == 0 and word == typed.flag
-        value = truth if bare else _value(word[typed.offset :])
+        value = is_set_true if bare else _value(word[typed.offset :])
         option = by_flag.get(path)
         scalars.append(Scalar(path, value, start, end, typed.problem, bare, option))
     for option in by_flag.values():
@@ -132,11 +136,12 @@ def _option_of(typed: str, spellings: Mapping[str, tuple[str, bool]]) -> tuple[s
     As in argparse, the beginning of a long flag stands for its option, if no other option begins
     so. A flag of no option stands for itself.
     """
-    meant = {option for word, option in spellings.items() if word.startswith(typed)}
-    is_short_for_one = typed.startswith("--") and len(meant) == 1
-    if typed in spellings or not is_short_for_one:
-        return spellings.get(typed, (typed, True))
-    return meant.pop()
+    if typed in spellings:
+        return spellings[typed]
+    begin_so = {option for word, option in spellings.items() if word.startswith(typed)}
+    if typed.startswith("--") and len(begin_so) == 1:
+        return begin_so.pop()
+    return typed, True
 
 
 def starts_another(word: str) -> bool:
@@ -172,18 +177,18 @@ def _typed_flags(
     words: Sequence[str],
     first: int,
     without_value: Iterable[str],
-    named: Iterable[str] = (),
+    known_keys: Iterable[str] = (),
 ) -> Iterator[_TypedFlag]:
     """Flags among the words from number `first` on, up to `--`, which ends options.
 
     `without_value`: flags that are known to take none, so that the next word is not theirs.
-    `named`: words that are known to have their value behind them, whatever they look like. Of
-    any other flag the next word is the value, unless it is a flag itself. Several numbers in a row
-    are taken for a list; of other words only the first is the flag's.
+    `known_keys`: words whose value is the next word, whatever they look like. Of any other flag
+    the next word is the value, unless it is a flag itself. Several numbers in a row are taken for
+    a list; of other words only the first is the flag's.
     """
     end = words.index("--", first) if "--" in words[first:] else len(words)
     words, number = words[:end], first
-    keys = _yacs_keys(words, first, named)
+    keys = _keys(words, first, known_keys)
     while number < len(words):
         word = words[number]
         if number in keys:
@@ -207,13 +212,16 @@ def _typed_flags(
         number += 1
 
 
-def _yacs_keys(words: Sequence[str], first: int, named: Iterable[str]) -> set[int]:
-    """Numbers of the words from `first` on that are keys of the YACS kind, with a value behind."""
+def _keys(words: Sequence[str], first: int, known_keys: Iterable[str]) -> set[int]:
+    """Numbers of the words from `first` on that are keys without dashes, with a value behind.
+
+    YACS has such keys. So have parsers whose options are known to be `known_keys`.
+    """
     pairs = enumerate(itertools.pairwise(words[first:]), first)
-    known = {word for word in named if not word.startswith("-")}
+    declared = {word for word in known_keys if not word.startswith("-")}
 
     def is_key(word: str) -> bool:
-        return word in known or _YACS.fullmatch(word) is not None
+        return word in declared or _YACS.fullmatch(word) is not None
 
     return {
         number

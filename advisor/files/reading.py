@@ -42,8 +42,10 @@ def read_whole(path: Path, limit_bytes: int = MAX_BYTES) -> bytes:
 
 NEAR = 0.7
 """Least likeness of a name that is offered in place of another, from 0 to 1 (difflib's)."""
-MOST_FOLDERS, MOST_FILES = 50, 1000
-"""Folders in which a file of a near name is looked for, and files of each."""
+MOST_FOLDERS = 50
+"""Folders in which a file of a near name is looked for."""
+MOST_FILES = 1000
+"""Files of each such folder."""
 
 
 def near(path: Path) -> str:

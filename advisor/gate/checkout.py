@@ -317,8 +317,10 @@ LOADED_BYTES = 16 << 20
 """Largest list of loaded files that is read, as its run is not trusted."""
 LOADED_FILES = 10_000
 """Files that one run may report; torch's own are no more than 3,000."""
-PATH_CHARS, PATH_PARTS = 4096, 64
-"""Longest path that Linux opens, and parts of one: each is looked up once."""
+PATH_CHARS = 4096
+"""Longest path that Linux opens, in bytes (PATH_MAX)."""
+PATH_PARTS = 64
+"""Most parts of a path, since each is looked up once. Judgement."""
 FOREIGN_KEPT = 8
 """Files of the other arm that are recorded."""
 NAMED = 3

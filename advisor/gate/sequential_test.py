@@ -113,10 +113,12 @@ def judge(
     return {key: decided[key] for key in differences}
 
 
-KEPT_BY_CHANCE, DROPPED_BY_CHANCE = 0.02, 0.05
-"""Chance that a change without gain is kept, and one that is worth it dropped, over all looks.
+KEPT_BY_CHANCE = 0.02
+"""Chance that a change without gain is kept, over all looks.
 
-Many edits are tried for each that gains, so what is kept has to be the surer of the two."""
+Many edits are tried for each that gains, so what is kept has to be surer than what is dropped."""
+DROPPED_BY_CHANCE = 0.05
+"""Chance that a change which is worth it is dropped, over all looks."""
 RULED: dict[int, dict[Ruling, float]] = {
     5: {"drop": 1 / 32, "keep": 0.0},
     7: {"drop": 0.0, "keep": 1 / 128},

@@ -39,6 +39,7 @@ LIMIT_S = 3600.0
 TAIL_LINES = 20
 """Last lines of a failed setup that are shown."""
 POLL_S = 0.2
+"""Seconds between two looks; judgement."""
 
 
 def set_up(

@@ -45,14 +45,17 @@ A warm laptop's card reports the slowdown in every run, at a steady clock: it wo
 always. So it counts only where the clock moved.
 """
 
-STARVED_CPUS, STARVED_COMPUTE = 0.5, 0.9
-"""Fewer busy CPUs beside more computing, by the clock, are a program that waits for a CPU."""
+STARVED_CPUS = 0.5
+"""Fewer busy CPUs than these, beside STARVED_COMPUTE, are a program that waits for a CPU."""
+STARVED_COMPUTE = 0.9
+"""Share of the time in which the program computes, by the clock, from which that holds."""
 
 NAMED = 5
-"""Programs a judgement names; a sentence has the first `MOST_NAMED`."""
+"""Programs that a judgement names."""
 MOST_NAMED = 3
+"""Those of them that a sentence names."""
 LEAST_CPUS = 0.05
-"""A process with fewer CPUs is not named."""
+"""A process that keeps fewer CPUs busy is not named."""
 SHORT_LIVED = "short-lived processes"
 UNSEEN = "GPU_ADVISOR_OTHERS"
 """Variable: `unseen` where the host's account of others is wrong."""

@@ -26,8 +26,10 @@ from advisor.errors import StateBusyError, StateUnusableError
 
 SHARED = ("/run/lock", "/tmp")  # noqa: S108  see above
 """Folders that all users of a machine see, the better first: a service may have its own /tmp."""
-TRIES, PAUSE_S = 5, 0.02
-"""Its maker has not yet opened a file to all: so often it is tried again, and after so long."""
+TRIES = 5
+"""How often a file is tried that its maker has not yet opened to all."""
+PAUSE_S = 0.02
+"""Seconds between two tries."""
 HOLDER_BYTES = 4096
 """Most that is read of who holds a lock, as any user may write it."""
 MARK = b"process "

@@ -54,6 +54,7 @@ from advisor.model.trials import (
     Advice,
     Decision,
     DecisionCause,
+    DecisionOutcome,
     Interval,
     LeftOutCause,
     MeasurePlan,
@@ -63,7 +64,6 @@ from advisor.model.trials import (
     TaskKind,
     Trial,
     TrialFile,
-    TuningResult,
 )
 from advisor.model.work import (
     Items,
@@ -90,6 +90,7 @@ __all__ = [
     "Counted",
     "Decision",
     "DecisionCause",
+    "DecisionOutcome",
     "Disturbance",
     "EffectVerdict",
     "Effects",
@@ -131,7 +132,6 @@ __all__ = [
     "TrainingSign",
     "Trial",
     "TrialFile",
-    "TuningResult",
     "UpdateWork",
     "WorkCause",
     "WorkDifference",

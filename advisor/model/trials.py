@@ -10,7 +10,7 @@ from advisor.model.settings import Candidate, Override
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """Estimate with its proven bounds."""
+    """Estimate with its proven bounds; where they come from stands in `stats.py`."""
 
     estimate: float
     low: float
@@ -19,7 +19,7 @@ class Interval:
     """Independent units (processes or pairs of processes)."""
 
     def widened(self, share: float) -> Self:
-        """Interval of a ratio, bounds at least `share` off the estimate."""
+        """Interval of a ratio whose bounds are at least a relative `share` off the estimate."""
         lowest, highest = self.estimate / (1 + share), self.estimate * (1 + share)
         return replace(self, low=min(self.low, lowest), high=max(self.high, highest))
 
@@ -55,10 +55,15 @@ LeftOutCause = Literal[
 ]
 """Why what ran faster is neither written nor suggested."""
 
-TuningResult = Literal[
+DecisionOutcome = Literal[
     "changed", "advised", "kept", "refused", "ignored", "listed", "skipped"
 ]
+"""What became of a knob.
 
+changed: the config has a better value. advised: its user may set one. kept: no other value was
+better. refused: another value may not be set, or was not kept to. ignored: the program does not
+follow it. listed: it was seen and not tuned, by its kind. skipped: the budget ended before it.
+"""
 
 DecisionCause = Literal[
     "faster",
@@ -87,8 +92,8 @@ DecisionCause = Literal[
     "out-of-budget",
     "not-reached",
 ]
-"""Why a setting has the value that it has."""
-OUTCOMES: dict[DecisionCause, TuningResult] = {
+"""Why a setting has the value that it has; `decisions.py` in the tuner has a sentence for each."""
+OUTCOMES: dict[DecisionCause, DecisionOutcome] = {
     "faster": "changed",
     "linked": "changed",
     "suggested": "advised",
@@ -126,7 +131,7 @@ class Decision:
     path: str
     kind: str
     knob_class: KnobClass
-    outcome: TuningResult
+    outcome: DecisionOutcome
     cause: DecisionCause | None = None
     """None in a report of an earlier version."""
     old: JsonScalar | tuple[JsonScalar, ...]
@@ -142,14 +147,16 @@ class Decision:
 
 
 class Advice(NamedTuple):
-    """Confirmed change that the user must make."""
+    """Change that was proven in rounds and that only the user can make, as it is in their code."""
 
     title: str
     gain: Interval
     detail: str
     """Sentences for the report, printed as is."""
     site: str | None = None
+    """Line of code that it is about: `train.py:41`."""
     patch: str | None = None
+    """Verified patch of that file; None where none could be made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +182,7 @@ class MeasurePlan:
     mode: Literal["window", "whole", "observe"] = "window"
     """window: stop once full; whole: measure to the end; observe: effects only."""
     measure_s: float = 3.0
-    """Seconds that a full window has."""
+    """Seconds that a full window has at least."""
     min_steps: int = 20
     """Steps that a full window has at least."""
     whole_batches: int = 0
@@ -208,7 +215,7 @@ class MeasurePlan:
 
     @property
     def whole(self) -> bool:
-        """True if a run finishes an item."""
+        """True if a run goes on to the end of an item, or of the program."""
         return self.mode == "whole" or self.whole_batches > 0
 
 

@@ -27,15 +27,17 @@ from .session import Session
 from .source_code import last_name, leaves_loop, parts_of
 
 # By judgement: a count shows in the first updates, and later steps must cost nothing.
-UPDATES, PASSES = 5, 256
-"""Updates and backward passes in which growth is counted."""
-COUNTS = 8
+MOST_UPDATES = 5
+"""Updates in which growth is counted."""
+MOST_PASSES = 256
+"""Backward passes in which growth is counted."""
+MOST_COUNTS = 8
 """Numbers that are watched at once."""
-DEEP = 1
+HOLDERS_DEEP = 1
 """Holders between a variable and the object or dict with the number: `self.state.step`."""
-HELD = 200
+MOST_PARTS = 200
 """Parts of one object that are looked at."""
-FEW = 20
+FIRST_BATCHES = 20
 """A comparison with a smaller number is of the first batches, as for a picture or a log."""
 MOVES = frozenset(
     ("load_state_dict", "copy_", "lerp_", "step", "save_pretrained", "save_checkpoint")
@@ -44,13 +46,13 @@ MOVES = frozenset(
 VALIDATES = frozenset(("valid", "validate", "validation", "evaluate", "evaluation"))
 """Words of names by which a training is validated: what is kept, and its end, may follow it."""
 CALLS_DEEP = 3
-"""Functions that call each other, from a condition on. Judgement."""
-CLOCKS = ("time", "elapsed", "second", "took", "dur", "len")
+"""Levels of calls that are followed from a condition on. Judgement."""
+SCALES = ("time", "elapsed", "second", "took", "dur", "len")
 """Parts of names by which a count is divided for a rate, or for a share of a pass."""
 
 
 class Count:
-    """A number, and what it was at each backward pass."""
+    """A number that may count batches, and what it was at each backward pass."""
 
     def __init__(self, code: Any, owner: str, path: tuple[str, ...]) -> None:
         self.name = ".".join((owner, *path))
@@ -58,9 +60,14 @@ class Count:
         self._code, self._owner, self._path = code, owner, path
         """Function, its variable, and attributes or keys from there on."""
         self._seen: list[tuple[int, int]] = []
-        """Updates so far, and its value."""
+        """At each look: updates so far, and the number."""
+
+    @property
+    def looks(self) -> int:
+        return len(self._seen)
 
     def look(self, updates: int) -> None:
+        """Note the number's present value; nothing where its function is not under way."""
         frame = call_sites.frame_of(self._code)
         value = None if frame is None else variables_of(frame).get(self._owner)
         for name in self._path:
@@ -85,20 +92,20 @@ def find(session: Session) -> None:
     """Find numbers in the functions that wait for the first optimizer's step."""
     if session.updates != 1 or session.capture is not None:
         return
-    found = (
+    counts = (
         Count(frame.f_code, owner, path)
         for frame in call_sites.own_frames()
         for owner, path in _numbers(frame)
     )
-    session.counts += islice(found, COUNTS - len(session.counts))
+    session.counts += islice(counts, MOST_COUNTS - len(session.counts))
 
 
 def look(session: Session) -> None:
     """Look at each number as a backward pass begins."""
-    if not session.counts or session.updates > UPDATES or session.capture is not None:
+    if not session.counts or session.updates > MOST_UPDATES or session.capture is not None:
         return
     for count in session.counts:
-        if len(count._seen) < PASSES:
+        if count.looks < MOST_PASSES:
             count.look(session.updates)
 
 
@@ -118,18 +125,20 @@ def _numbers(frame: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
     for owner, value in list(variables_of(frame).items()):
         if type(value) is int and owner in names:
             yield owner, ()
-        held: list[tuple[tuple[str, ...], Any]] = [((), value)]
-        for path, holder in held:
-            held_there = inside(holder)
-            if id(holder) in seen or not held_there:
+        holders: list[tuple[tuple[str, ...], Any]] = [((), value)]
+        for path, holder in holders:  # which grows meanwhile
+            parts = inside(holder)
+            if id(holder) in seen or not parts:
                 continue
             seen.add(id(holder))
-            own = names if isinstance(holder, dict) else computed(_place_of(holder)) | names
-            for name, part in list(held_there.items())[:HELD]:
-                if type(part) is int and name in own:
+            computed_here = (
+                names if isinstance(holder, dict) else computed(_place_of(holder)) | names
+            )
+            for name, part in list(parts.items())[:MOST_PARTS]:
+                if type(part) is int and name in computed_here:
                     yield owner, (*path, name)
-                elif len(path) < DEEP and type(name) is str:
-                    held.append(((*path, name), part))
+                elif len(path) < HOLDERS_DEEP and type(name) is str:
+                    holders.append(((*path, name), part))
 
 
 def inside(value: Any) -> dict[Any, Any]:
@@ -137,11 +146,11 @@ def inside(value: Any) -> dict[Any, Any]:
     if type(value) is dict:
         return value
     attributes = getattr(value, "__dict__", None)
-    settings = type(value).__name__ in HOLDERS
-    own = isinstance(attributes, dict) and (
-        settings or not call_sites.is_foreign(_place_of(value))
+    is_known_holder = type(value).__name__ in HOLDERS
+    is_of_program = isinstance(attributes, dict) and (
+        is_known_holder or not call_sites.is_foreign(_place_of(value))
     )
-    return attributes if own else {}  # type: ignore[return-value]
+    return attributes if is_of_program else {}  # type: ignore[return-value]
 
 
 def _place_of(value: Any) -> str:
@@ -152,7 +161,11 @@ def _place_of(value: Any) -> str:
 
 @functools.lru_cache(maxsize=64)
 def computed(path: str) -> frozenset[str]:
-    """Names that a file's code computes with in a way that shows how large they are."""
+    """Names of numbers in a file's code whose size decides on what it computes.
+
+    Those that are divided, are an exponent, or are compared, but for what only scales a figure for
+    a person; and those taken modulo another in a condition that changes the training.
+    """
     tree = source_code.tree_of(path)
     functions = {
         node.name: node.body
@@ -160,23 +173,24 @@ def computed(path: str) -> frozenset[str]:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
     }
     ending = _names_that_end_loops(tree)
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.BinOp) and not _is_scale(node.right):
             is_whole = isinstance(node.op, ast.FloorDiv)
-            if isinstance(node.op, ast.Div) or (is_whole and _is_number(node.right)):
-                found |= _named(node.left)
+            by_constant = isinstance(node.right, ast.Constant)
+            if isinstance(node.op, ast.Div) or (is_whole and by_constant):
+                names |= _named(node.left)
             elif isinstance(node.op, ast.Pow):
-                found |= _named(node.right)
+                names |= _named(node.right)
         elif isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
             if not any(map(_is_scale, sides)) and not any(map(_is_small_or_product, sides)):
-                found |= set().union(*map(_named, sides))
-        elif isinstance(node, ast.If) and _is_felt(node.body, functions, ending):
+                names |= set().union(*map(_named, sides))
+        elif isinstance(node, ast.If) and _changes_training(node.body, functions, ending):
             for part in ast.walk(node.test):
                 if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod):
-                    found |= _named(part.left)
-    return frozenset(found)
+                    names |= _named(part.left)
+    return frozenset(names)
 
 
 def _named(part: ast.expr) -> set[str]:
@@ -192,7 +206,7 @@ def _named(part: ast.expr) -> set[str]:
     return set()
 
 
-def _is_felt(
+def _changes_training(
     body: list[ast.stmt], functions: dict[str, list[ast.stmt]], ending: set[str]
 ) -> bool:
     """Return True for code that moves weights, validates, keeps weights or ends a loop.
@@ -215,13 +229,13 @@ def _is_felt(
 
 def _names_that_end_loops(tree: ast.Module) -> set[str]:
     """Names in conditions by which loops end: `if stopper.done: break`, `while not stop`."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.While) or (
             isinstance(node, ast.If) and leaves_loop(node.body, returns=False)
         ):
-            found |= set(map(last_name, ast.walk(node.test)))
-    return found - {""}
+            names |= set(map(last_name, ast.walk(node.test)))
+    return names - {""}
 
 
 def _stored(part: ast.AST) -> str:
@@ -241,11 +255,7 @@ def _validates_or_keeps(part: ast.AST) -> bool:
 def _is_scale(part: ast.expr) -> bool:
     """Return True for a length of the data or a time, by which a count of batches is a share."""
     names = [last_name(node).lower() for node in ast.walk(part)]
-    return any(word in name for name in names for word in CLOCKS)
-
-
-def _is_number(part: ast.expr) -> bool:
-    return isinstance(part, ast.Constant)
+    return any(word in name for name in names for word in SCALES)
 
 
 def _is_small_or_product(part: ast.expr) -> bool:
@@ -257,4 +267,4 @@ def _is_small_or_product(part: ast.expr) -> bool:
         return isinstance(part.op, ast.Mult)
     if not isinstance(part, ast.Constant):
         return False
-    return not isinstance(part.value, (int, float)) or part.value < FEW
+    return not isinstance(part.value, (int, float)) or part.value < FIRST_BATCHES

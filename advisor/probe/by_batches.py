@@ -29,23 +29,29 @@ from .session import Session
 from .source_code import tree_of
 
 # By judgement: what a loop does stands near, and looking must not slow the first batch.
-DEEP, FOLLOWED = 4, 60
-"""Levels of calls, and functions, that are followed from the loop."""
-HELD = 8
+CALLS_DEEP = 4
+"""Levels of calls that are followed from the loop."""
+MOST_FUNCTIONS = 60
+"""Functions that are followed from the loop."""
+MOST_ELEMENTS = 8
 """Elements of a container whose calls are followed."""
-PARTS = 300
+MOST_MODULES = 300
 """Modules of a network whose code is read."""
-CALL = "__call__"
-"""Method by which an object is called."""
-TOLD, SHOWN = 4, 60
-"""Expressions that are told, and characters of one."""
-REACHED = 64
-"""Values that an iterator holds, and that are looked at."""
+MOST_TOLD = 4
+"""Expressions that are told."""
+TOLD_CHARS = 60
+"""Characters of each."""
+MOST_VALUES = 64
+"""Values reached from an iterator that are looked at."""
 
+CALL = "__call__"
+"""Looked up on a type: `callable` says nothing of the function that would run."""
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
-OF_ITEMS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+"""What lies in one is done by items, as in an inner loop."""
 LEAVES = (ast.Return, ast.Continue, ast.Break, ast.Raise)
-COMPARED: dict[type, Any] = {
+"""Statements behind which the rest of a block does not run."""
+COMPARISONS: dict[type, Any] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Lt: operator.lt,
@@ -72,6 +78,7 @@ SCALAR_OF_PYTHON = frozenset(
         "normalvariate", "expovariate", "gammavariate", "lognormvariate",
     )
 )  # fmt: skip
+"""Draws of one number, of Python's `random`."""
 SEVERAL_OF_PYTHON = frozenset(("choices", "sample"))
 """Draws of as many as are asked for."""
 PARAMETERS_OF_NUMPY = {
@@ -101,7 +108,7 @@ def find(session: Session) -> None:
     session.once_a_batch = []
     try:
         told = _Reading(session).told()
-        session.once_a_batch = list(dict.fromkeys(told))[:TOLD]
+        session.once_a_batch = list(dict.fromkeys(told))[:MOST_TOLD]
     except RecursionError:  # the program's stack is nearly full
         pass
 
@@ -119,7 +126,7 @@ def _pieces_of_stack() -> list[Piece]:
             function, loops = set_in_loops.at(frame)
             body = loops[-1].body if loops else getattr(function, "body", [])
             variables = {**frame.f_globals, **variables_of(frame)}
-            pieces.append(Piece(body, variables, (loops or [None])[-1], name))
+            pieces.append(Piece(body, variables, loops[-1] if loops else None, name))
             if loops:
                 return pieces
         elif pieces and f"{os.sep}torch{os.sep}" not in name:
@@ -129,18 +136,25 @@ def _pieces_of_stack() -> list[Piece]:
 
 
 class _Reading:
-    """Reading of the code of one batch."""
+    """Reading of the code of one batch, from its loop on into the functions that it calls.
+
+    Each function is read once, however often it is called. Numbers that decay are told at the end:
+    only then it is known whether something sets them anew, and which files could compute with them.
+    """
 
     def __init__(self, session: Session) -> None:
         self._modules = [entry.module() for entry in session.modules]
         self._followed: set[Any] = set()
+        """Functions that were read, or are being read."""
         self._decaying: dict[str, list[ast.stmt]] = {}
         """Statements by which a number follows itself, by what they set."""
-        self._set: set[str] = set()
-        """What is set anew in each batch."""
+        self._set_anew: set[str] = set()
+        """What each batch sets to another value than its own last one, as the program writes it."""
         self._files: set[str] = set()
+        """Files whose code was read."""
 
     def told(self) -> Iterator[str]:
+        """What is drawn, taken or moved once a batch, in the program's words."""
         pieces = _pieces_of_stack()
         if not pieces:
             return
@@ -150,21 +164,28 @@ class _Reading:
                     self._followed.add(function)
                     pieces.append(self._piece(function, part))
         for piece in pieces:
-            yield from self._read(piece, DEEP)
+            yield from self._read(piece, CALLS_DEEP)
         for name, statements in self._decaying.items():
-            lasts = not {name, name.split(".")[0].split("[")[0]} & self._set
-            if lasts and any(_is_felt(tree_of(file), statements) for file in self._files):
-                yield ast.unparse(statements[0])[:SHOWN]
+            holder = name.split(".")[0].split("[")[0]  # `state` of `state["t"]`
+            lasts = not {name, holder} & self._set_anew
+            if lasts and any(
+                _is_computed_with(tree_of(file), statements) for file in self._files
+            ):
+                yield ast.unparse(statements[0])[:TOLD_CHARS]
 
     def _read(self, piece: Piece, calls: int) -> Iterator[str]:
+        """Read one piece; `calls`: further levels of calls to follow, here and below."""
         self._files.add(piece.file)
-        self._set |= _stored(getattr(piece.loop, "target", None))
+        self._set_anew |= _stored(getattr(piece.loop, "target", None))
         return self._block(piece.body, piece, calls, False)
 
     def _block(
         self, statements: list[Any], piece: Piece, calls: int, by_items: bool
     ) -> Iterator[str]:
-        """Read statements in their order, without branches that are not taken."""
+        """Read statements in their order, without branches that are not taken.
+
+        `by_items`: they lie in a further loop, so what they draw is no draw for the whole batch.
+        """
         updating = _names_of_updates(statements)
         for statement in statements:
             if isinstance(statement, set_in_loops.INNER):
@@ -172,7 +193,7 @@ class _Reading:
             if isinstance(statement, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
                 self._note_set(statement, piece.loop is not None)
             else:
-                self._set |= set().union(*map(_stored, _own_parts(statement)))
+                self._set_anew |= set().union(*map(_stored, _own_parts(statement)))
             branch = isinstance(statement, ast.If)
             if not (branch and _only_tells(statement.body)):
                 yield from self._expressions(statement, piece, calls, by_items)
@@ -195,27 +216,28 @@ class _Reading:
         self, statement: Any, piece: Piece, calls: int, by_items: bool
     ) -> Iterator[str]:
         """Read what a statement itself computes, without those inside it."""
-        here = [(each, by_items) for each in _own_parts(statement)]
-        while here:
-            part, within = here.pop()
-            within = within or isinstance(part, OF_ITEMS)
+        waiting = [(part, by_items) for part in _own_parts(statement)]
+        while waiting:
+            part, within = waiting.pop()
+            within = within or isinstance(part, COMPREHENSIONS)
             if isinstance(part, ast.Call):
                 yield from self._call(part, piece, calls, within)
             parts = list(_own_parts(part))
             if isinstance(part, ast.IfExp):
                 taken = truth(part.test, piece.variables)
                 left_out = part.orelse if taken else part.body if taken is False else None
-                parts = [each for each in parts if each is not left_out]
-            here += [(each, within) for each in parts]
+                parts = [inner for inner in parts if inner is not left_out]
+            waiting += [(inner, within) for inner in parts]
 
     def _call(
         self, call: ast.Call, piece: Piece, calls: int, by_items: bool
     ) -> Iterator[str]:
+        """Tell a call that draws or takes a value, and read the functions that it runs."""
         variables = piece.variables
         if not by_items and (_is_draw(call, variables) or _is_next(call, variables)):
-            yield ast.unparse(call)[:SHOWN]
+            yield ast.unparse(call)[:TOLD_CHARS]
         for function, owner in _called(call, variables) if calls else ():
-            if len(self._followed) < FOLLOWED and function not in self._followed:
+            if len(self._followed) < MOST_FUNCTIONS and function not in self._followed:
                 self._followed.add(function)
                 inner = self._piece(function, owner)
                 inner.variables.update(_given(call, function, owner, variables))
@@ -223,6 +245,7 @@ class _Reading:
                 yield from self._block(inner.body, inner, calls - 1, by_items)
 
     def _piece(self, function: Any, owner: Any) -> Piece:
+        """A function's body; of its variables only globals and `self` are known."""
         code = function.__code__
         tree = set_in_loops.function_of(code)
         variables = dict(function.__globals__)
@@ -232,14 +255,18 @@ class _Reading:
         return Piece(getattr(tree, "body", []), variables, None, code.co_filename)
 
     def _note_set(self, statement: Any, is_loop: bool) -> None:
+        """Note what an assignment sets: by its own last value, or anew.
+
+        A plain variable lasts from batch to batch only in the loop's own body.
+        """
         targets = getattr(statement, "targets", None) or [statement.target]
-        key = ast.unparse(targets[0])
-        plain = isinstance(targets[0], ast.Name)
-        if len(targets) == 1 and _follows_itself(statement, key):
-            if is_loop or not plain:
-                self._decaying.setdefault(key, []).append(statement)
+        name = ast.unparse(targets[0])
+        is_variable = isinstance(targets[0], ast.Name)
+        if len(targets) == 1 and _follows_itself(statement, name):
+            if is_loop or not is_variable:
+                self._decaying.setdefault(name, []).append(statement)
         elif not isinstance(statement, ast.AugAssign):
-            self._set |= set().union(*map(_stored, targets))
+            self._set_anew |= set().union(*map(_stored, targets))
 
 
 # Which code belongs to the batch
@@ -265,29 +292,31 @@ def _given(
     """Values of the arguments that a call gives, as far as they are known."""
     code, defaults = function.__code__, function.__defaults__ or ()
     names = code.co_varnames[: code.co_argcount]
-    known = dict(zip(names[len(names) - len(defaults) :], defaults))
-    known.update(function.__kwdefaults__ or {})
+    values = dict(zip(names[len(names) - len(defaults) :], defaults))
+    values.update(function.__kwdefaults__ or {})
     places = names[1:] if owner is not None else names
-    known.update((name, _value(each, variables)) for name, each in zip(places, call.args))
-    for each in call.keywords:
-        if each.arg is None:  # `**settings`
+    values.update((name, _value(arg, variables)) for name, arg in zip(places, call.args))
+    for keyword in call.keywords:
+        if keyword.arg is None:  # `**settings`
             return {}
-        known[each.arg] = _value(each.value, variables)
-    return {} if any(isinstance(each, ast.Starred) for each in call.args) else known
+        values[keyword.arg] = _value(keyword.value, variables)
+    return {} if any(isinstance(arg, ast.Starred) for arg in call.args) else values
 
 
 def truth(test: ast.AST, variables: dict[str, Any]) -> bool | None:
     """Whether a condition holds by what is known of its variables now; None: unknown."""
     if isinstance(test, ast.BoolOp):
-        parts = [truth(each, variables) for each in test.values]
-        ends = isinstance(test.op, ast.Or)  # one that holds decides
-        return ends if ends in parts else None if None in parts else not ends
+        parts = [truth(operand, variables) for operand in test.values]
+        deciding = isinstance(
+            test.op, ast.Or
+        )  # one that is so decides, whatever the others are
+        return deciding if deciding in parts else None if None in parts else not deciding
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        known = truth(test.operand, variables)
-        return None if known is None else not known
+        holds = truth(test.operand, variables)
+        return None if holds is None else not holds
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
-        one, other = (_plain(each, variables) for each in (test.left, *test.comparators))
-        compare = COMPARED.get(type(test.ops[0]))
+        one, other = (_plain(side, variables) for side in (test.left, *test.comparators))
+        compare = COMPARISONS.get(type(test.ops[0]))
         try:
             unknown = UNKNOWN in (one, other) or compare is None
             return None if unknown else bool(compare(one, other))  # type: ignore[misc]
@@ -301,16 +330,16 @@ def _plain(part: ast.AST, variables: dict[str, Any]) -> Any:
     """Value of a plain expression; UNKNOWN for any other object, whose code might run."""
     value = _value(part, variables)
     if isinstance(part, (ast.Tuple, ast.List)):
-        value = tuple(_plain(each, variables) for each in part.elts)
+        value = tuple(_plain(element, variables) for element in part.elts)
         return UNKNOWN if UNKNOWN in value else value
     parts = value if type(value) is tuple else (value,)
-    return value if all(type(each) in PLAIN for each in parts) else UNKNOWN
+    return value if all(type(inner) in PLAIN for inner in parts) else UNKNOWN
 
 
 def _forwards(module: Any) -> Iterator[tuple[Any, Any]]:
     """Functions of the program's own by which a network and its parts are called."""
     parts = module.modules() if hasattr(module, "modules") else ()
-    for _, part in zip(range(PARTS), parts):
+    for _, part in zip(range(MOST_MODULES), parts):
         function = getattr(type(part), "forward", None)
         if function is not None and _is_own(function):
             yield inspect.unwrap(function), part
@@ -327,10 +356,12 @@ def _called(call: ast.Call, variables: dict[str, Any]) -> Iterator[tuple[Any, An
                 yield inspect.unwrap(method), owner
             return
     if isinstance(function, ast.Subscript):
-        held = _value(function.value, variables)
+        container = _value(function.value, variables)
         elements = (
-            list(held.values() if type(held) is dict else held)[:HELD]
-            if (type(held) in (dict, list, tuple))
+            list(container.values() if type(container) is dict else container)[
+                :MOST_ELEMENTS
+            ]
+            if type(container) in (dict, list, tuple)
             else []
         )
     else:
@@ -351,6 +382,7 @@ def _called(call: ast.Call, variables: dict[str, Any]) -> Iterator[tuple[Any, An
 
 
 def _is_own(function: Any) -> bool:
+    """Return True for a function of the program's own code."""
     if not isinstance(function, types.FunctionType):
         return False
     return not call_sites.is_foreign(inspect.unwrap(function).__code__.co_filename)
@@ -382,7 +414,7 @@ def _names_of_updates(body: list[Any]) -> set[str]:
 
 
 def _has_modulo(part: ast.AST) -> bool:
-    return any(isinstance(getattr(each, "op", None), ast.Mod) for each in ast.walk(part))
+    return any(isinstance(getattr(node, "op", None), ast.Mod) for node in ast.walk(part))
 
 
 def _is_of_update(branch: ast.If, updating: set[str]) -> bool:
@@ -404,11 +436,13 @@ def _is_of_update(branch: ast.If, updating: set[str]) -> bool:
 
 
 def _names(part: ast.AST) -> list[str]:
+    """Last name of a variable or attribute, alone in a list; no name of other nodes."""
     name = getattr(part, "id", None) or getattr(part, "attr", None)
     return [name] if isinstance(name, str) else []
 
 
 def _only_tells(body: list[Any]) -> bool:
+    """Return True for a branch that does nothing but log or print."""
     return all(
         isinstance(statement, ast.Expr)
         and isinstance(statement.value, ast.Call)
@@ -436,7 +470,7 @@ def _is_draw(call: ast.Call, variables: dict[str, Any]) -> bool:
     )
     if owner is UNKNOWN:  # `from random import random`
         owner = getattr(_value(function, variables), "__self__", UNKNOWN)
-    sizes = [each.value for each in call.keywords if each.arg in ("size", "k")]
+    sizes = [word.value for word in call.keywords if word.arg in ("size", "k")]
     if owner is random or isinstance(owner, random.Random):
         several = name in SEVERAL_OF_PYTHON and all(
             map(_is_constant, [*sizes, *call.args[1:]])
@@ -458,8 +492,8 @@ def _is_draw(call: ast.Call, variables: dict[str, Any]) -> bool:
 def _is_constant(part: ast.AST) -> bool:
     """Return True for a number, and for a shape of numbers."""
     return all(
-        isinstance(each, (ast.Constant, ast.Tuple, ast.List, ast.expr_context))
-        for each in ast.walk(part)
+        isinstance(node, (ast.Constant, ast.Tuple, ast.List, ast.expr_context))
+        for node in ast.walk(part)
     )
 
 
@@ -473,24 +507,28 @@ def _is_next(call: ast.Call, variables: dict[str, Any]) -> bool:
 
 
 def _holds_plain_values(iterator: Any) -> bool:
-    here, seen = [iterator], set()
-    while here:
-        value = here.pop()
+    """Return True for an iterator from which only numbers and texts are reached, and no data.
+
+    Reached are variables of generators, elements of lists, and what iterators of Python hold.
+    """
+    waiting, seen = [iterator], set()
+    while waiting:
+        value = waiting.pop()
         if id(value) in seen:
             continue
         seen.add(id(value))
         frame = getattr(value, "gi_frame", None)
-        if len(seen) > REACHED:
+        if len(seen) > MOST_VALUES:
             return True  # a long list of numbers
         if frame is not None:
-            here += list(variables_of(frame).values())
+            waiting += list(variables_of(frame).values())
         elif isinstance(value, (list, tuple)):
-            here += list(value[:HELD])
+            waiting += list(value[:MOST_ELEMENTS])
         elif hasattr(type(value), "__next__") and type(value).__module__ in (
             "builtins",
             "itertools",
         ):
-            here += gc.get_referents(value)
+            waiting += gc.get_referents(value)
         elif not isinstance(value, (bool, int, float, str, range, type(None), type)):
             return False
     return True
@@ -499,7 +537,7 @@ def _holds_plain_values(iterator: Any) -> bool:
 # Numbers that follow themselves
 
 
-def _follows_itself(statement: Any, key: str) -> bool:
+def _follows_itself(statement: Any, name: str) -> bool:
     """Return True for `x *= 0.99`, `x = 0.9 * x + 0.1 * y`, and `x = min(1.0, x + 1e-4)`."""
     if isinstance(statement, ast.AugAssign):
         moves = isinstance(statement.op, (ast.Mult, ast.Div, ast.Pow))
@@ -507,46 +545,51 @@ def _follows_itself(statement: Any, key: str) -> bool:
     for part in ast.walk(statement.value) if statement.value is not None else ():
         if isinstance(part, ast.BinOp):
             sides = [part.left, part.right]
-            own = [side for side in sides if ast.unparse(side) == key]
-            others = [side for side in sides if side not in own]
-            if own and isinstance(part.op, ast.Mult):
+            itself = [side for side in sides if ast.unparse(side) == name]
+            others = [side for side in sides if side not in itself]
+            if itself and isinstance(part.op, ast.Mult):
                 return True
-            if own and others and _is_ramp(part.op, others[0]):
+            if itself and others and _is_ramp(part.op, others[0]):
                 return True
     return False
 
 
 def _is_ramp(op: ast.operator, step: ast.AST) -> bool:
+    """Return True for a fraction that is added: a whole number is a count, and told as one."""
     fraction = isinstance(step, ast.Constant) and isinstance(step.value, float)
     return isinstance(op, (ast.Add, ast.Sub)) and fraction
 
 
-def _is_felt(tree: ast.Module, statements: list[Any]) -> bool:
-    """Return True if code beside these statements computes with what they set."""
+def _is_computed_with(tree: ast.Module, statements: list[Any]) -> bool:
+    """Return True if code beside these statements computes with what they set.
+
+    What is printed, returned or kept in a dict as it is, only tells a person. An attribute of
+    `self` is looked for as such only in the class that sets it, and elsewhere by its name.
+    """
     first = statements[0]
     target = first.target if isinstance(first, ast.AugAssign) else first.targets[0]
     name = (_names(target) or [""])[0]
     of_self = ast.unparse(target).startswith("self.")
-    own = {(each.lineno, ast.dump(each)) for each in statements}
-    here: list[tuple[Any, bool]] = [(tree, not of_self)]
-    while here:
-        part, is_its_own = here.pop()
-        if isinstance(part, ast.stmt) and (part.lineno, ast.dump(part)) in own:
+    setting = {(statement.lineno, ast.dump(statement)) for statement in statements}
+    waiting: list[tuple[Any, bool]] = [(tree, not of_self)]
+    while waiting:
+        part, in_its_class = waiting.pop()
+        if isinstance(part, ast.stmt) and (part.lineno, ast.dump(part)) in setting:
             continue
         if isinstance(part, ast.ClassDef) and of_self:
-            inside = (each for each in ast.walk(part) if isinstance(each, ast.stmt))
-            is_its_own = any((each.lineno, ast.dump(each)) in own for each in inside)
+            inside = (node for node in ast.walk(part) if isinstance(node, ast.stmt))
+            in_its_class = any((node.lineno, ast.dump(node)) in setting for node in inside)
         if isinstance(part, (ast.JoinedStr, ast.Return, ast.Dict)) and not any(
-            isinstance(each, (ast.BinOp, ast.Call)) for each in ast.iter_child_nodes(part)
+            isinstance(node, (ast.BinOp, ast.Call)) for node in ast.iter_child_nodes(part)
         ):
             continue
         if isinstance(part, ast.Call) and _tells(part):
             continue
         if name in _names(part) and isinstance(getattr(part, "ctx", None), ast.Load):
             owner = getattr(getattr(part, "value", None), "id", "")
-            if is_its_own or owner != "self":
+            if in_its_class or owner != "self":
                 return True
-        here += [(each, is_its_own) for each in ast.iter_child_nodes(part)]
+        waiting += [(node, in_its_class) for node in ast.iter_child_nodes(part)]
     return False
 
 

@@ -27,10 +27,14 @@ from .session import Session
 # By judgement: copies show in the first updates, and later steps must cost nothing.
 LOOKS = (1, 3)
 """Updates after which copies are looked for: some are made as they first move."""
-UPDATES, PASSES = 6, 256
-"""Updates and backward passes in which moves are counted."""
-DEPTH, VISITED = 5, 2000
-"""Levels below a variable, and values, that a search goes through."""
+MOST_UPDATES = 6
+"""Updates in which moves are counted."""
+MOST_PASSES = 256
+"""Backward passes in which moves are counted."""
+MOST_LEVELS = 5
+"""Levels below a variable that a search goes through."""
+MOST_VALUES = 2000
+"""Values that a search goes through."""
 ASKING = {"locals", "vars", "dir", "eval", "exec"}
 """Names by which a function may ask for its own variables."""
 OURS = 3
@@ -118,10 +122,10 @@ class Kept(Copy):
 
 def look(session: Session) -> None:
     """Look at each copy as a backward pass begins."""
-    if not session.copies or session.capture is not None or session.updates > UPDATES:
+    if not session.copies or session.capture is not None or session.updates > MOST_UPDATES:
         return
     session.looks += 1
-    if session.looks <= PASSES:
+    if session.looks <= MOST_PASSES:
         with session.unseen():
             for copy in session.copies:
                 copy.look(session.updates)
@@ -205,7 +209,7 @@ def _copies(torch: Any, variables: Any, weights: list[Any]) -> Iterator[tuple[st
         for name, value in variables.items()
         if not str(name).startswith("__")
     )
-    left = VISITED
+    left = MOST_VALUES
     while queue and left:
         left -= 1
         name, way, value = queue.popleft()
@@ -220,7 +224,7 @@ def _copies(torch: Any, variables: Any, weights: list[Any]) -> Iterator[tuple[st
                 copied = [part for part in tensors if tuple(part[2].shape) in alike]
                 _, step, _ = max(copied, key=lambda part: part[2].numel())
                 yield name, way + step
-        if len(way) <= DEPTH:
+        if len(way) <= MOST_LEVELS:
             queue.extend(
                 (f"{name}{suffix}", way + step, part)
                 for suffix, step, part in parts
@@ -236,10 +240,10 @@ def _parts(torch: Any, value: Any) -> Iterator[tuple[str, Any, Any]]:
         for name, part in value.named_children():  # a target network may lie in the network
             yield f".{name}", ((False, name),), part
     if isinstance(value, dict):
-        for key, part in islice(list(value.items()), VISITED):
+        for key, part in islice(list(value.items()), MOST_VALUES):
             yield f"[{key!r}]", ((True, key),), part
     elif isinstance(value, (list, tuple)):
-        for at, part in enumerate(value[:VISITED]):
+        for at, part in enumerate(value[:MOST_VALUES]):
             yield f"[{at}]", ((True, at),), part
     elif _is_object(torch, value):
         for name, part in list(vars(value).items()):

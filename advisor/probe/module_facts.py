@@ -17,10 +17,13 @@ LOOKS = (1, 2, 8, 64, 256)
 UNLIKE = 4
 """Unlike numbers by which two tensors are known to be one."""
 OUTPUTS_KEPT = 3
+"""First calls of a network whose outputs are kept, to compare them with another run's."""
 SAMPLES = 64
-ROWS, ROW_SAMPLES = 64, 8
-"""Rows of results that are kept, each by so many numbers: a batch's later rows may differ where
-its first does not."""
+"""Numbers of an output that are kept."""
+ROWS = 64
+"""Rows of results that are kept: a batch's later rows may differ where its first does not."""
+ROW_SAMPLES = 8
+"""Numbers of each row."""
 
 
 class Module:

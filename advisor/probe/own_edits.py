@@ -20,8 +20,10 @@ from .module_facts import any_compiled
 from .session import Session
 
 # By judgement: it shows in the first updates, and later steps must cost nothing.
-UPDATES, LOOKS = 5, 512
-"""Updates, and looks at one weight, in which edits are counted."""
+MOST_UPDATES = 5
+"""Updates in which edits are counted."""
+MOST_LOOKS = 512
+"""Looks at one weight in which edits are counted."""
 NUMBERS = 16
 """Numbers of a tensor that stand for it: `p.grad.data.clamp_()` leaves no other trace."""
 WRITERS = {"DistributedDataParallel", "FullyShardedDataParallel", "DeepSpeedEngine"}
@@ -91,7 +93,7 @@ class Watched:
                 found = _seen(tensor)
                 self._changes.append((name, self._updates, left, found))
                 self._left[name] = found
-        if self._looks >= LOOKS:
+        if self._looks >= MOST_LOOKS:
             self.stop()  # this update is not seen whole
 
     def begin_step(self) -> None:
@@ -104,7 +106,7 @@ class Watched:
     def end_step(self) -> None:
         """Its optimizer has stepped: the weight is left as it is now."""
         self._updates, self._stepping = self._updates + 1, False
-        if self._updates >= UPDATES:
+        if self._updates >= MOST_UPDATES:
             self.stop()
         else:
             self._left = {"weights": _seen(self._weight)}

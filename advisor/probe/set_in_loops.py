@@ -22,8 +22,10 @@ from .item_making import Settable
 from .loop_code import UNKNOWN
 
 # By judgement: what a loop sets stands near, and looking must not slow the first batch.
-CALLS, FOLLOWED = 3, 50
-"""Levels of calls, and functions, that are followed from one loop."""
+CALLS_DEEP = 3
+"""Levels of calls that are followed from one loop."""
+MOST_FUNCTIONS = 50
+"""Functions that are followed from one loop."""
 CHANGING = {
     "append", "appendleft", "extend", "insert", "add", "update", "setdefault", "clear", "pop",
     "popleft", "popitem", "remove", "discard",
@@ -224,7 +226,7 @@ def item(owner: Any, key: Any) -> Any:
 def _set_in(loop: ast.AST, frame: Any, state: Settable) -> set[str]:
     try:
         scope = _Scope(frame.f_code, variables_of(frame), frame.f_globals, loop)
-        return set(_Look(state).names(loop, scope, CALLS))
+        return set(_Look(state).names(loop, scope, CALLS_DEEP))
     except RecursionError:  # the program's stack is nearly full
         return set()
 
@@ -295,7 +297,7 @@ class _Look:
         """Names that a function of the program's own sets, if it can be told which is called."""
         function = _function(call.func, scope, owner)
         code = getattr(function, "__code__", None)
-        if code is None or code in self._followed or len(self._followed) >= FOLLOWED:
+        if code is None or code in self._followed or len(self._followed) >= MOST_FUNCTIONS:
             return
         self._followed.add(code)
         node = _tree(code.co_filename)[1].get((code.co_name, code.co_firstlineno))

@@ -12,8 +12,10 @@ import warnings
 from time import perf_counter as clock  # `doctor` runs this file alone, without its package
 from typing import Any, Callable
 
-BLOCKS, BLOCK_S = 5, 0.05
-"""Blocks of calls, of which the fastest counts, and the shortest time of one."""
+BLOCKS = 5
+"""Blocks of calls, of which the fastest counts."""
+BLOCK_S = 0.05
+"""Shortest time of a block, in seconds."""
 LONG_S = 2e-3
 """A product or copy that takes so long is large enough."""
 TENSOR_CORES = (8, 0)

@@ -44,6 +44,7 @@ PASSES = 3
 ITEMS = 2048
 """Items of a pass that are kept, of at most BATCHES."""
 BATCHES = 128
+"""Batches of a pass whose items are kept."""
 FIRST = 32
 """Items that are told one by one, to compare their order."""
 FETCHES = 4

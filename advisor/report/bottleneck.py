@@ -17,6 +17,7 @@ WAITING = 0.10
 WORTH_NAMING = 0.15
 """Share of the time that a bottleneck must take from a GPU."""
 MOST_SITES = 4
+"""Lines of the program at which the card waits that a diagnosis names."""
 GROWS_WITH = {
     "model": "the parameters",
     "gradients": "the parameters",

@@ -40,15 +40,25 @@ OTHER_DRAWS = "same distribution; random draws may differ"
 ALWAYS_SHOWN = "energy"
 """Metric shown wherever measured; others if asked for."""
 OUTCOME_ORDER = ("changed", "advised", "kept", "ignored", "skipped", "refused", "listed")
-MOST_CHANGES, MOST_DIFF_LINES, MOST_ACTIONS = 5, 12, 3
+# Above the details a report fits 80 lines, so each part has a few.
+MOST_CHANGES = 5
+"""Changes, a line each."""
+MOST_DIFF_LINES = 12
+"""Lines of a diff."""
+MOST_ACTIONS = 3
+"""Next steps, a line each."""
 LONGEST_BAR = 30
 """Characters: with its label, rate and gain it fits a line of 80."""
 BLOCKS = "\u258f\u258e\u258d\u258c\u258b\u258a\u2589\u2588"
 """Bars of one to eight eighths of a character."""
 FEW_DIFF_LINES = 5
 """Lines of a diff that is too long to be shown whole."""
-MOST_SETTINGS, MOST_CAVEATS, MOST_CALLS = 6, 3, 5
-"""Lines of each part above the details, which hold the rest."""
+MOST_SETTINGS = 6
+"""Settings, a line each; the details hold the rest, as of the next two."""
+MOST_CAVEATS = 3
+"""Caveats, a line each."""
+MOST_CALLS = 5
+"""Earlier calls, a line each."""
 PATCHED = re.compile(r"^\+\+\+ b/([^\t\r\n]+)", re.MULTILINE)
 """File that a part of a patch changes; that of the code stands last."""
 LONGEST_TARGET, DIGEST_DIGITS = 40, 6

@@ -210,6 +210,7 @@ COLLATERAL = re.compile(
 
 
 EVIDENCE_CHARS = 300
+"""Longest evidence of a failure that a sentence quotes."""
 CUT = " ..."
 """End of evidence that is longer."""
 FREE_IT = "End what holds the card's memory (`nvidia-smi` names it)"
@@ -217,7 +218,9 @@ SLOW_CPUS = 0.5
 """CPUs used by a silent but slow program; a hanging one only waits."""
 IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError"}
 TAIL_LINES = 20
+"""Last lines of an output that a failure keeps, and in which a refused config is looked for."""
 STACK_LINES = 400
+"""Lines of a hung program's stacks that a failure keeps."""
 KEEP_COUNTING = "count output lines: set unit-regex in gpu-advisor.toml."
 
 _RANK = re.compile(r"^\[rank\d+\]:\s?")

@@ -30,8 +30,8 @@ from advisor.tuner.search import (
 from advisor.tuner.stages import Stage, make_request, run_comparison
 from advisor.tuner.state import TunerState, change_of, key_of
 from advisor.tuner.value_trials import (
+    extra_start_s,
     no_need,
-    start_s,
     try_values,
     tune_length_grouping,
     tune_loader,
@@ -189,7 +189,7 @@ def stacked(
     return Suggestion(
         title=title_of(moved),
         variant=Variant(
-            candidate=candidate, extra_s=cost_s or start_s(candidate, state.best)
+            candidate=candidate, extra_s=cost_s or extra_start_s(candidate, state.best)
         ),
         run=run,
         gain=state.gain_over_incumbent(run),

@@ -14,13 +14,13 @@ from advisor.model import (
     OUTCOMES,
     Candidate,
     DecisionCause,
+    DecisionOutcome,
     JsonScalar,
     Knob,
     LeftOutCause,
     Run,
     SkipCause,
     TaskKind,
-    TuningResult,
 )
 from advisor.quality import QualityJudgement
 
@@ -35,7 +35,7 @@ class KnobVerdict(NamedTuple):
     reason: str
 
     @property
-    def outcome(self) -> TuningResult | Literal["found"]:
+    def outcome(self) -> DecisionOutcome | Literal["found"]:
         """What follows from the cause; found: a better value, to be confirmed."""
         return "found" if self.cause == "faster" else OUTCOMES[self.cause]
 

@@ -10,9 +10,7 @@ from advisor.knobs import precision_choices
 from advisor.knobs.registry import KINDS, LOADER_ARGUMENTS, REGISTRY, KnobSpec, switches
 from advisor.model import Candidate, DecisionCause, Failure, JsonScalar, Knob, Run, leaf_of
 from advisor.tuner import policy, reserves
-from advisor.tuner.baseline import (
-    tidy_steps,
-)
+from advisor.tuner.baseline import tidy_steps
 from advisor.tuner.effects import is_ignored, set_ignored
 from advisor.tuner.moves import with_value
 from advisor.tuner.outcomes import OUT_OF_TIME, NearMiss, Objection
@@ -36,7 +34,7 @@ def try_values(
     *,
     kept_s: float | None = None,
 ) -> Stage:
-    """Try values from the smallest; later ones must win by a tie.
+    """Try values from the smallest; a later one must be faster than the best by more than a tie.
 
     A gated knob takes the first faster one inside the tolerance. The program ignores it
     only if no value had an effect. `kept_s`: time kept beside a trial, by default the reserve.
@@ -44,8 +42,11 @@ def try_values(
     gated = is_gated(state, knob)
     start, before = state, state.verdict_on(knob)
     ignored: tuple[Candidate, Run] | None = None
-    followed, seen, unconfirmed = False, "", ""
-    rates: list[str] = []
+    followed = False
+    refusal = Judged(taken=False)
+    """Of the last value that was faster and not taken."""
+    unconfirmed = ""
+    outcomes: list[str] = []
     for number, value in enumerate(values, 1):
         candidate = with_value(state, knob, value)
         if isinstance(candidate, knobs.InvalidChange):
@@ -67,31 +68,33 @@ def try_values(
             ignored = candidate, run
             continue
         followed = True
-        rates.append(rate_of(state, value, trial))
+        outcomes.append(outcome_of(state, value, trial))
         if run is None or not state.beats_incumbent(run):
             state = with_near_miss(state, run, knob, value)
             continue
         state, judged = yield from judge(state, knob, value, request.variant, run)
         if not judged.taken:
-            seen, unconfirmed = judged.seen, judged.unconfirmed or unconfirmed
+            refusal, unconfirmed = judged, judged.unconfirmed or unconfirmed
             continue
         state = state.adopt(candidate, run)
         if gated:
-            return state.set_verdict(knob, "faster", judged.seen)
+            return state.set_verdict(knob, "faster", judged.why)
     if ignored and not followed:
         return set_ignored(state, knob, *ignored)
     adopted = state.best.key != start.best.key
     if adopted and change_of(state.best, knob) is not None:
         reason = f"Faster by itself by more than {state.tie_percent}; the smallest value that was."
         return state.set_verdict(knob, "faster", reason)
-    found_before = before is not None and before.outcome == "found"
-    if not adopted and (found_before or not followed):
+    was_faster_before = before is not None and before.outcome == "found"
+    if not adopted and (was_faster_before or not followed):
         return state
-    beyond = f"faster by more than {state.tie_percent}{seen}"
-    shown = f" {'; '.join(rates)}." if rates else ""
-    unchanged = f"No value tested was {beyond}.{shown}"
-    cause: DecisionCause = "not-proven" if unconfirmed else "not-faster"
-    return state.set_verdict(knob, cause, unconfirmed or unchanged)
+    if unconfirmed:
+        return state.set_verdict(knob, "not-proven", unconfirmed)
+    beyond = f"faster by more than {state.tie_percent}{refusal.why}"
+    reason = f"No value tested was {beyond}."
+    if outcomes:
+        reason = f"{reason} {'; '.join(outcomes)}."
+    return state.set_verdict(knob, "not-faster", reason)
 
 
 def gated_kept_s(state: TunerState, request: TrialRequest, number: int) -> float:
@@ -101,16 +104,18 @@ def gated_kept_s(state: TunerState, request: TrialRequest, number: int) -> float
     slower, and then nothing is left to prove.
     """
     proof_s = reserves.gated_reserve_s(state)
-    last = number == 1 and not state.by_hand and not state.is_unproven
-    return 0.0 if last and request.expected_s + proof_s > state.remaining_s else proof_s
+    has_no_room = request.expected_s + proof_s > state.remaining_s
+    runs_anyhow = number == 1 and not state.by_hand and not state.is_unproven
+    return 0.0 if has_no_room and runs_anyhow else proof_s
 
 
 class Judged(NamedTuple):
     """Whether a faster value may be taken."""
 
     taken: bool
-    seen: str = ""
-    """Clause on why not; of a gated value that is taken, a sentence on its results."""
+    why: str = ""
+    """Of a refused value, a clause that follows `faster by more than 2 %`; of a gated value that is
+    taken, a sentence on its results."""
     unconfirmed: str = ""
     """Sentence on a value that more runs could still judge; else empty."""
 
@@ -126,25 +131,25 @@ def judge(
         if state.by_hand:
             told = against._replace(why=f". It {against.why}.")
             state = leave_out(state, variant, run, told)
-        return state, Judged(taken=False, seen=f" and usable: {value} {against.why}")
+        return state, Judged(taken=False, why=f" and usable: {value} {against.why}")
     if not is_gated(state, knob):
         return state, Judged(taken=True)
     state, verdict = yield from passes_gate(state, variant, run)
     if verdict.inside:
-        return state, Judged(taken=True, seen=f"Inside its tolerance{verdict.figures}.")
+        return state, Judged(taken=True, why=f"Inside its tolerance{verdict.figures}.")
     why = f"{verdict.figures}. {verdict.why}"
     if state.by_hand:
         against = Objection(verdict.cause, why)
         state = leave_out(state, variant, run, against, is_open=not verdict.refuted)
     return state, Judged(
         taken=False,
-        seen=f" inside its tolerance{why}".rstrip(". "),
+        why=f" inside its tolerance{why}".rstrip(". "),
         unconfirmed="" if verdict.refuted else f"`{value}` was faster{why}",
     )
 
 
-def rate_of(state: TunerState, value: JsonScalar, trial: TrialResult) -> str:
-    """What one run of a value showed: "`bf16` ran at 0.61x", or how it failed."""
+def outcome_of(state: TunerState, value: JsonScalar, trial: TrialResult) -> str:
+    """Clause on one run of a value: "`bf16` ran at 0.61x", or how it failed."""
     if isinstance(trial.result, Failure):
         return f"`{value}` failed: {trial.result.kind}"
     return f"`{value}` ran at {numbers.ratio(state.gain_over_incumbent(trial.result))}"
@@ -158,7 +163,9 @@ def requests_of(
     for value in values:
         candidate = with_value(state, knob, value)
         if isinstance(candidate, Candidate):
-            variant = Variant(candidate=candidate, extra_s=start_s(candidate, state.best))
+            variant = Variant(
+                candidate=candidate, extra_s=extra_start_s(candidate, state.best)
+            )
             yield make_request(
                 state, variant, ran=state.best_run, whole_batches=whole_batches
             )
@@ -174,26 +181,24 @@ def is_gated(state: TunerState, knob: Knob) -> bool:
     return knob.knob_class == "numeric"
 
 
-def start_s(candidate: Candidate, beside: Candidate) -> float:
-    """Seconds that `candidate` costs at its start and `beside` does not, before any was seen."""
+def extra_start_s(candidate: Candidate, beside: Candidate) -> float:
+    """Seconds that `candidate` is expected to start later than `beside`: a switch may compile."""
     moved = {change.kind for change in candidate.moved_from(beside)}
     return sum(
-        each.switch.start_s for each in switches() if each.kind in moved and each.switch
+        spec.switch.start_s for spec in switches() if spec.kind in moved and spec.switch
     )
 
 
 def misread(state: TunerState, knob: Knob, run: Run) -> Objection | None:
     """What is against a rate under a switch whose batch was read otherwise.
 
-    If it differs by more than asked of the loader, it and the rate were misread, as in
-    compiled code. Batches that vary between runs are not compared.
+    A switch of torch leaves the batch alone. Where the batch that was seen is another share of
+    the one asked of the loader, it and the rate were misread, as in compiled code. Batches that
+    vary between runs are not compared.
     """
-    batches = {batch_share(each) for each in state.incumbent_runs}
-    if (
-        REGISTRY[knob.kind].switch is None
-        or len(batches) > 1
-        or batch_share(run) in batches
-    ):
+    shares = {batch_share(other) for other in state.incumbent_runs}
+    is_switch = REGISTRY[knob.kind].switch is not None
+    if not is_switch or len(shares) > 1 or batch_share(run) in shares:
         return None
     why = "hides the size of its batches, so its rate is not known"
     return Objection("misread-batch", why)
@@ -207,22 +212,22 @@ def batch_share(run: Run) -> float | None:
 def with_near_miss(
     state: TunerState, run: Run | None, knob: Knob, value: JsonScalar
 ) -> TunerState:
-    """With a value to choose, if it was faster within the tie."""
+    """State that keeps a value for rounds, if it was faster and by less than equal runs differ."""
     if run is None or state.context.objective.broken(run) or unusable(state, run):
         return state
     gain = state.gain_over_incumbent(run)
     if gain <= 1 + state.context.smallest_gain:
         return state
     near = NearMiss(knob, value, gain)
-    others = (each for each in state.near_misses if each[:2] != near[:2])
+    others = (other for other in state.near_misses if other[:2] != near[:2])
     return replace(state, near_misses=(*others, near))
 
 
 def tune_loader(state: TunerState) -> Stage:
     """Tune loader arguments but workers, where the program waits or copies."""
     for argument in LOADER_ARGUMENTS:
-        worth = state.waits or ("gpu" in argument.needs and state.copies)
-        for knob in state.tunable(argument.kind) if worth else []:
+        may_gain = state.waits or ("gpu" in argument.needs and state.copies)
+        for knob in state.tunable(argument.kind) if may_gain else []:
             effects = state.incumbent_run.effects
             current = state.current(knob)
             values = argument.values_to_try(
@@ -295,10 +300,11 @@ def tune_length_grouping(state: TunerState) -> Stage:
 
 
 def tune_precision(state: TunerState) -> Stage:
+    """Try the precisions that this card computes in, as the config's own words name them."""
     for knob in state.tunable("precision"):
         choices = precision_choices(knob).items()
         values = dict.fromkeys(
-            v for dtype, v in choices if dtype in state.context.precisions
+            word for dtype, word in choices if dtype in state.context.precisions
         )
         if values:
             state = yield from try_with_consent(state, knob, list(values))
@@ -313,12 +319,12 @@ def tune_precision(state: TunerState) -> Stage:
 
 def tune_flags(state: TunerState) -> Stage:
     """Switch on what a config holds and may be faster; what is cheapest to try comes first."""
-    for spec in (each for each in KINDS if each.flag):
+    for spec in (spec for spec in KINDS if spec.flag):
         for knob in state.tunable(spec.kind):
             quicker = [
                 as_written(knob, quick)
                 for slow, quick in spec.flag
-                if repr(knob.value) == repr(as_written(knob, slow))
+                if repr(knob.value) == repr(as_written(knob, slow))  # True is no 1
             ]
             cause: DecisionCause = "no-value-known"
             if not quicker:
@@ -368,6 +374,7 @@ def try_with_consent(state: TunerState, knob: Knob, values: Sequence[JsonScalar]
 
 
 def tune_steps(state: TunerState) -> Stage:
+    """Try fewer sampling steps, if the user declared a quality measure to judge the results by."""
     for knob in state.tunable("timesteps"):
         cause: DecisionCause = "no-count"
         if not is_count(knob.value, least=2):
@@ -386,10 +393,11 @@ def tune_steps(state: TunerState) -> Stage:
 
 
 def shorten(state: TunerState, knob: Knob) -> Stage:
-    """Bisect for the fewest confirmed steps inside the tolerance.
+    """Bisect for the fewest confirmed steps inside the tolerance, and time them.
 
     Quality is taken to fall with the steps, so half of the counts need no run. One pair screens a
-    count. What passes by luck is refused by other seeds, and then the next larger count is tried.
+    count. What passes by luck is refused by other seeds, and then the next larger count is tried,
+    MOST_STEP_COUNTS in all. A count without time for its confirmation ends the search.
     """
     state, reference = yield from measure_reference(state)
     if isinstance(reference, Missing):
@@ -403,15 +411,15 @@ def shorten(state: TunerState, knob: Knob) -> Stage:
         (Variant(candidate=candidate), f"{steps} steps") for steps, candidate in counts
     ]
     screened: dict[int, QualityVerdict] = {}
-    low, high, found = 0, len(counts) - 1, -1
+    low, high, fewest = 0, len(counts) - 1, -1  # places in `counts`; -1: none passed
     while low <= high:
         at = (low + high + 1) // 2
         state, screened[at] = yield from screen(state, reference, *variants[at])
         if screened[at].inside:
-            found, low = at, at + 1
+            fewest, low = at, at + 1
         else:
             stop, high = screened[at].why, at - 1
-    for at in range(found, max(-1, found - policy.MOST_STEP_COUNTS), -1):
+    for at in range(fewest, max(-1, fewest - policy.MOST_STEP_COUNTS), -1):
         variant, name = variants[at]
         if at not in screened:
             state, screened[at] = yield from screen(state, reference, variant, name)
@@ -427,25 +435,25 @@ def shorten(state: TunerState, knob: Knob) -> Stage:
 
 
 def step_counts(state: TunerState, knob: Knob) -> tuple[list[tuple[int, Candidate]], str]:
-    """Step counts down to a refused one, most first, and the reason of the end."""
+    """Smaller step counts with their candidates, most steps first, and why there are no fewer."""
     original = int(str(knob.value))
-    found: dict[int, Candidate] = {}
+    counts: dict[int, Candidate] = {}
+    stop = "No smaller step count was tried."
     for share in policy.STEP_SHARES:
-        value = tidy_steps(original * share)
-        candidate = with_value(state, knob, value)
+        steps = tidy_steps(original * share)
+        candidate = with_value(state, knob, steps)
         if isinstance(candidate, knobs.InvalidChange):
-            return list(
-                found.items()
-            ), f"The search stopped because {plain_reason(candidate)}."
-        if value < original:
-            found[value] = candidate
-    return list(found.items()), "No smaller step count was tried."
+            stop = f"The search stopped because {plain_reason(candidate)}."
+            break
+        if steps < original:
+            counts[steps] = candidate
+    return list(counts.items()), stop
 
 
 def time_steps(
     state: TunerState, knob: Knob, steps: int, candidate: Candidate, stop: str
 ) -> Stage:
-    """Time a whole item with the chosen steps."""
+    """Time a whole item with the chosen steps; `stop`: why no fewer are chosen, for the report."""
     state = yield from try_values(state, knob, [steps])
     verdict = state.verdict_on(knob)
     if verdict is None or verdict.outcome != "found":
@@ -453,5 +461,8 @@ def time_steps(
     linked = (c for c in candidate.changes if c.kind == "schedule")
     along = ", ".join(f"{leaf_of(c.path)} {c.old} to {c.new}" for c in linked)
     schedule = f"; the linked schedule moved: {along}" if along else ""
-    held = "The bounds of every quality measure are inside its tolerance, on seeds that did not "
-    return state.set_verdict(knob, "faster", f"{held}choose it{schedule}. {stop}")
+    reason = (
+        "The bounds of every quality measure are inside its tolerance, on seeds that did not "
+        f"choose it{schedule}. {stop}"
+    )
+    return state.set_verdict(knob, "faster", reason)

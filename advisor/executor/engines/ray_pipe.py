@@ -26,8 +26,10 @@ gives what runs in the background an empty one.
 """
 SET_BY_RAY = ("OMP_NUM_THREADS",)
 """Variables that Ray sets in a worker, not the user."""
-SOON_S, SAY_S = 3.0, 10.0
-"""Seconds to the first sentence on a wait, and between two."""
+SOON_S = 3.0
+"""Seconds until the first sentence on a wait."""
+SAY_S = 10.0
+"""Seconds between two such sentences."""
 PIECE = 1 << 16
 """Bytes passed on at once."""
 LAST_WORDS_S = 5.0

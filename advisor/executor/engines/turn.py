@@ -10,6 +10,7 @@ from advisor.errors import InterruptedByUserError, StateBusyError
 from advisor.executor.engines import Engine
 
 POLL_S = 0.5
+"""Seconds between two looks; judgement."""
 
 
 @contextlib.contextmanager
