@@ -21,7 +21,7 @@ from advisor.errors import AdvisorError, InterruptedByUserError, UsageError
 COMMANDS = {
     "optimize": "tune a config by short measured runs of your own command",
     "compare": "configs or commands, or your edits against a commit; changes nothing",
-    "inspect": "show the knobs of a config; runs nothing",
+    "inspect": "show the knobs of a config or a command; measures nothing",
     "profile": "two measured runs: where the time goes; changes nothing",
     "predict": "speed and memory on GPUs that are not here; changes nothing",
     "gpus": "profiles of GPUs, and the cards found here",
@@ -65,10 +65,9 @@ def build_parser(name: str) -> argparse.ArgumentParser:
         formatter_class=partial(argparse.HelpFormatter, max_help_position=26, width=width),
     )
     module_of(name).add_arguments(parser)
+    of_search = ", and the numbers that a search plans with" if name == "optimize" else ""
     parser.add_argument(
-        "--debug",
-        action="store_true",
-        help="show a traceback with an error, and the numbers that a search plans with",
+        "--debug", action="store_true", help=f"show a traceback with an error{of_search}"
     )
     if name not in WITHOUT_COMMAND and parser.usage is None:
         usage = parser.format_usage().removeprefix("usage: ").rstrip()
