@@ -210,7 +210,7 @@ OF_THE_NODE = (
     "HOSTNAME", "TMPDIR", "XDG_RUNTIME_DIR", "GPU_ADVISOR_RUNTIME_DIR", "GPU_DEVICE_ORDINAL",
 )  # fmt: skip
 """Prefixes of variables that belong to a node; all others are the caller's."""
-CONTAINERS = {"docker", "podman", "kubectl"}
+CONTAINERS = {first for first, *rest in ADDED if rest == ["exec"]}
 """Commands into a container, whose files are not the caller's."""
 OF_A_CONTAINER = {
     "PATH", "HOME", "LD_LIBRARY_PATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX",

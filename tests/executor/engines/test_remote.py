@@ -23,7 +23,14 @@ from advisor.errors import (
     SettingsError,
 )
 from advisor.executor.engines import EngineSettings, connection, messages
-from advisor.executor.engines.connection import AGENT, Carrier, Connection, carrier_of, why_ended
+from advisor.executor.engines.connection import (
+    ADDED,
+    AGENT,
+    Carrier,
+    Connection,
+    carrier_of,
+    why_ended,
+)
 from advisor.executor.engines.joint import RemoteEngine
 from advisor.machine.lock import gpu_lock
 from advisor.model import Candidate, MeasurePlan, Run, Trial
@@ -307,7 +314,13 @@ TORCHRUN = (
 )
 
 
-@pytest.mark.parametrize(("command", "kept"), [("podman exec box", {}), ("ssh a", {"PATH": "/b"})])
+@pytest.mark.parametrize(
+    ("command", "kept"),
+    [
+        *((f"{' '.join(words)} box", {}) for words in ADDED if "exec" in words),
+        ("ssh a", {"PATH": "/b"}),
+    ],
+)
 def test_a_containers_places_are_its_own(command, kept) -> None:
     """Its PATH and libraries lie where the caller's do not; a node has the caller's disk."""
     environ = {"PATH": "/b", "SLURM_JOB_ID": "1", "WANDB_MODE": "offline"}
