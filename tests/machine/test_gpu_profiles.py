@@ -1,6 +1,7 @@
 """The profiles are data: consistent with each other, and found by a card's real name."""
 
 import tomllib
+from collections import Counter
 
 import pytest
 
@@ -34,8 +35,9 @@ def test_figures_are_of_the_right_size() -> None:
         assert 200 <= profile.bandwidth_gb_per_s <= 8000, name
         assert 35 <= profile.tdp_w <= 1000, name
         assert 0 < profiles.usable_gib(profile) < profile.memory_gib, name
-        assert (profile.bf16_tflops is not None) == (generation >= 8.0), name
-        assert (profile.tf32_tflops is not None) == (generation >= 8.0), name
+        if profile.title.startswith("NVIDIA"):  # what other vendors' numbers mean is their own
+            assert (profile.bf16_tflops is not None) == (generation >= 8.0), name
+            assert (profile.tf32_tflops is not None) == (generation >= 8.0), name
         assert all(each == each.lower() for each in profile.match), name
         assert len(profile.source) > 40, name
         if profile.bf16_tflops is not None:
@@ -70,8 +72,8 @@ def test_a_card_is_known_by_its_whole_name_and_memory(device, memory_gib, expect
 
 
 def test_no_two_profiles_claim_one_device_name_and_memory() -> None:
-    claimed = [(name, each.memory_gib) for each in ALL.values() for name in each.match]
-    assert len(claimed) == len(set(claimed))
+    claims = Counter((name, card.memory_gib) for card in ALL.values() for name in card.match)
+    assert [claim for claim, times in claims.items() if times > 1] == []
 
 
 def test_a_profile_is_found_as_people_write_it() -> None:
