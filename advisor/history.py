@@ -31,6 +31,8 @@ SEEN_VARIABLES = (
     "PYTHONHASHSEED", "PYTHONPATH", "LD_PRELOAD",
 )  # fmt: skip
 """Caller's variables that make another measurement of a command."""
+BUSY_S = 30
+"""Longest wait in seconds while another call writes to the file; judgement."""
 
 _RESULT: TypeAdapter[Run | Failure] = TypeAdapter(Run | Failure)
 
@@ -107,7 +109,10 @@ class History:
         """Run `work` in one transaction, in memory once the file fails."""
         if self._memory is None:
             try:
-                with contextlib.closing(sqlite3.connect(self._path, timeout=30)) as db, db:
+                with (
+                    contextlib.closing(sqlite3.connect(self._path, timeout=BUSY_S)) as db,
+                    db,
+                ):
                     return work(db)
             except sqlite3.DatabaseError as problem:
                 self._note(

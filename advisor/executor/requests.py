@@ -139,8 +139,11 @@ def contended(run: Run) -> bool:
 
 
 COMMAND_LINE = "command line"
+"""Name of the command's document, beside the paths of configs."""
 SEED = "{seed}"
+"""Word of a command in whose place a run's seed is put."""
 SEED_VARIABLES = ("GPU_ADVISOR_SEED", "PYTHONHASHSEED")
+"""Variables that hold it."""
 SEEDS = 2**32
 """Number of seeds, that of Python's hashes."""
 

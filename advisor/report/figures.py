@@ -40,8 +40,12 @@ BARS = {
 """Colour and hatch of each part of the time, which differ in grey, too."""
 SCALES = ((1.0, "seconds"), (1e-3, "milliseconds"), (0.0, "microseconds"))
 """Least longest time of a unit in seconds, and the unit in which it is shown."""
-WIDTH_IN, LEFT_IN, TOP_IN, BOTTOM_IN = 6.6, 0.85, 0.35, 0.5
-"""Width of a figure, and what its axis and titles take of it, in inches."""
+WIDTH_IN = 6.6
+"""Width of a figure in inches: that of a page's text."""
+AROUND_IN = 0.5
+"""Height that the axis and the title of a figure take, in inches, beside its panels."""
+DOT = {"s": 16}
+"""Area of a trial's dot, in square points."""
 ROOM = 1.1
 """An axis ends at so many times the highest value."""
 CLOSE = 1.25
@@ -138,7 +142,9 @@ def canvas(alt: str, rows: int = 1, height_in: float = 2.3) -> Iterator[Canvas]:
         "legend.frameon": False,
     }
     with mpl.rc_context(style):
-        drawing = Figure(figsize=(6.6, 0.5 + height_in * rows), layout="constrained")
+        drawing = Figure(
+            figsize=(WIDTH_IN, AROUND_IN + height_in * rows), layout="constrained"
+        )
         panels = Canvas(
             axes=list(drawing.subplots(rows, 1, sharex=True, squeeze=False)[:, 0])
         )
@@ -186,17 +192,17 @@ def draw_batches(report: Report) -> bytes | None:
     }
     chosen = report.after if report.changes else report.before
     with canvas(curve.alt, rows=2 if peaks else 1) as drawn:
-        first, *others = drawn.axes
+        first, *memory = drawn.axes  # without peaks there is no second panel
         where = (
             report.machine.gpus[0].name if report.machine.gpus else report.machine.cpu_model
         )
         beside = f", {curve.beside}" if curve.beside else ""
         first.set_title(plain(f"{where}{beside}"), loc="left", fontsize=10)
-        others_ = [t for t in comparable(report) if t.units_per_s and t not in curve.trials]
-        aside = [(t.batch, t.units_per_s) for t in others_]
-        if aside:
-            hollow = {"s": 16, "facecolors": "none", "edgecolors": INK}
-            first.scatter(*zip(*aside, strict=True), **hollow, label="other settings")
+        aside = [t for t in comparable(report) if t.units_per_s and t not in curve.trials]
+        dots = [(t.batch, t.units_per_s) for t in aside]
+        if dots:
+            hollow = {**DOT, "facecolors": "none", "edgecolors": INK}
+            first.scatter(*zip(*dots, strict=True), **hollow, label="other settings")
         measured(first, rates, median, BLUE, "each trial")
         first.set_ylabel(plain(f"{numbers.plural(report.unit)}/s"))
         if chosen.batch and chosen.units_per_s:
@@ -212,7 +218,7 @@ def draw_batches(report: Report) -> bytes | None:
                 clip_on=False,
                 label=plain(outcome),
             )
-        for axis in others:
+        for axis in memory:
             measured(axis, peaks, max, INK, "highest of a trial")
             axis.set_ylabel("peak memory, GiB")
             limit = report.memory_limit_gib
@@ -221,7 +227,7 @@ def draw_batches(report: Report) -> bytes | None:
         for axis in drawn.axes:
             from_zero(axis)
             axis.legend(loc="best", fontsize=8)
-        batch_axis(drawn.axes[-1], [*rates, *failures, *(t.batch or 1.0 for t in others_)])
+        batch_axis(drawn.axes[-1], [*rates, *failures, *(t.batch or 1.0 for t in aside)])
     return drawn.svg
 
 
@@ -234,7 +240,7 @@ def measured(
 ) -> None:
     """A dot a trial, and a line through the typical ones."""
     dots = [(batch, value) for batch, several in values.items() for value in several]
-    axis.scatter(*zip(*dots, strict=True), s=16, color=colour, label=label)
+    axis.scatter(*zip(*dots, strict=True), **DOT, color=colour, label=label)
     axis.plot(list(values), [typical(several) for several in values.values()], color=colour)
 
 

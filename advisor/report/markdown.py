@@ -84,10 +84,6 @@ def _row(cells: Sequence[object]) -> str:
     return f"| {' | '.join(cell(content) for content in cells)} |"
 
 
-def bullets(lines: Iterable[object]) -> Markup:
-    return as_markdown("\n".join(f"- {text(line)}" for line in lines))
-
-
 def stacked(*blocks: str) -> Markup:
     """Blocks with a blank line between; an empty one is left out."""
     return as_markdown("\n\n".join(filter(None, blocks)))

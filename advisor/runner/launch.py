@@ -23,6 +23,8 @@ SUPERVISOR = (sys.executable, "-I", "-S", "-B", "-c", START, ROOT)
 """A module, whose compiled code is kept: a script is compiled every trial."""
 STOP_LIMIT_S = supervisor.TERM_GRACE_S + supervisor.KILL_GRACE_S + 10.0
 """Longest wait for the supervisor to remove everything."""
+DRAIN_S = 0.5
+"""Longest wait for the rest of an output, whose pipe a process that got away may keep open."""
 
 
 class Launched:
@@ -40,9 +42,11 @@ class Launched:
         self.exit_code: int | None = None
         """Exit code of the command, or minus its signal."""
         self.refused: str | None = None
+        """Sentence on why the command was not started; None if it was, or is about to be."""
         self.refused_stage: str | None = None
         """scratch (the trial's own folder), layout (the candidate), isolation or start."""
         self.left: tuple[int, ...] | None = None
+        """Processes that outlived the end; None until the supervisor has told."""
         self.changes: dict[str, Any] | None = None
         """Changes by the program, see `Sandbox.changes`; None if unknown."""
         self.full = False
@@ -79,9 +83,11 @@ class Launched:
 
     @property
     def ended(self) -> bool:
+        """True once the command has ended, was never started, or its supervisor is gone."""
         return self.exit_code is not None or self.refused is not None or self._gone
 
     def wait(self, seconds: float) -> None:
+        """Take in what the supervisor tells next, if it does within `seconds`."""
         if self._gone or not select.select([self._events], [], [], seconds)[0]:
             return
         chunk = os.read(self._events.fileno(), 1 << 16)
@@ -112,7 +118,7 @@ class Launched:
         if self.left is None:
             self._clean_up()
         for stream in (self.stdout, self.stderr):
-            stream.join(0.5)
+            stream.join(DRAIN_S)
         for pipe in (self._control, self._events):
             with contextlib.suppress(OSError):
                 pipe.close()

@@ -36,6 +36,12 @@ from advisor.probe.recorder import VERSION
 from advisor.runner.output import plain
 
 NOTHING_MEASURED = Measurement()
+SAME_MESSAGE_CHARS = 200
+"""Beginning of a message by which an exception is known again. Judgement."""
+UNREAD_CHARS = 300
+"""Longest text on what of a record could not be read."""
+ALONE_COLLECTIVES = 0.5
+"""Collective calls a step below which a rank updates by itself: an exchange takes one at least."""
 
 LARGEST_BYTES = 16 << 20
 """A longer record is not read."""
@@ -68,7 +74,13 @@ class ProgramException:
         return first.strip(": ").splitlines() or [self.type]
 
     @property
+    def identity(self) -> tuple[str, str]:
+        """What is equal for one exception that was recorded twice."""
+        return self.type, self.message[:SAME_MESSAGE_CHARS]
+
+    @property
     def ran_out(self) -> bool:
+        """True for a lack of memory, of the device or the host."""
         return "OutOfMemory" in self.type or "out of memory" in self.message
 
 
@@ -96,7 +108,7 @@ class ProcessRecord:
     swallowed: tuple[ProgramException, ...] = ()
     """Exceptions inside a fetch, forward or backward, caught ones too."""
     guard: str | None = None
-    """User's file that it was kept from overwriting; it left with 97."""
+    """User's file that it was kept from overwriting; its exit code was then 97."""
     writes: tuple[str, ...] = ()
     """New files that Python opened for writing outside scratch."""
     altered: tuple[str, ...] = ()
@@ -158,16 +170,15 @@ class ProcessRecord:
     @property
     def together(self) -> bool:
         """True if ranks make updates together, as far as known."""
-        alone = self.collectives is not None and self.collectives < self.steps / 2
+        fewest = ALONE_COLLECTIVES * self.steps
+        alone = self.collectives is not None and self.collectives < fewest
         return self.world_size > 1 and not alone
 
     @property
     def caught(self) -> tuple[ProgramException, ...]:
         """Exceptions inside a step that the program survived."""
-        end = self.exception and (self.exception.type, self.exception.message[:200])
-        return tuple(
-            error for error in self.swallowed if (error.type, error.message[:200]) != end
-        )
+        end = self.exception and self.exception.identity
+        return tuple(error for error in self.swallowed if error.identity != end)
 
 
 _RECORD = TypeAdapter(ProcessRecord)
@@ -203,7 +214,7 @@ def parse(pid: int, data: bytes) -> ProcessRecord:
             return record
     kept = {name: value for name, value in content.items() if name not in wrong}
     reported = "; ".join(f"{name}: {reason}" for name, reason in wrong.items())
-    return replace(_RECORD.validate_python(kept), unread=reported[:300])
+    return replace(_RECORD.validate_python(kept), unread=reported[:UNREAD_CHARS])
 
 
 class Records:
