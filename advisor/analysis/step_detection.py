@@ -334,9 +334,12 @@ def calls_of_generations(log: EventLog, calls: Sequence[ForwardCall]) -> list[in
     """Calls of the network in each `generate` of a library's, as far as they were recorded."""
     hooked, starts = log.hooked_spans(), [call.start for call in calls]
     return [
-        bisect.bisect_right(starts, each.end) - bisect.bisect_left(starts, each.start)
-        for each in log.generated
-        if any(span.start <= each.start and each.end <= span.end for span in hooked)
+        bisect.bisect_right(starts, generation.end)
+        - bisect.bisect_left(starts, generation.start)
+        for generation in log.generated
+        if any(
+            span.start <= generation.start and generation.end <= span.end for span in hooked
+        )
     ]
 
 

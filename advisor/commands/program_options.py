@@ -90,10 +90,10 @@ def record_options(
     options, untold = recorded
     if untold and not options:
         return ProgramOptions(why_unknown=untold)
-    typed = [each for each in options if each.get("typed", True)]
+    typed = [option for option in options if option.get("typed", True)]
     return ProgramOptions(
         options=tuple(_placed(typed, command, first)),
-        fields=tuple(_field(each) for each in options if each.get("field")),
+        fields=tuple(_field(option) for option in options if option.get("field")),
         untold=untold,
     )
 
@@ -105,7 +105,9 @@ def _read(path: Path) -> tuple[list[dict[str, Any]], str | None] | None:
         options, untold = record["options"], " and ".join(map(str, record["untold"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    known = [each for each in options if isinstance(each, dict) and each.get("flags")]
+    known = [
+        option for option in options if isinstance(option, dict) and option.get("flags")
+    ]
     return known, untold or None
 
 
@@ -198,7 +200,7 @@ def with_fields(
     if not READS_FIELDS.search(text):
         return config
     fields = record_options(argv, cwd, env).fields
-    known = {each.flag for each in fields}
+    known = {option.flag for option in fields}
     own = [path for path in config.leaves if "[" not in path]  # not the elements of lists
     if not own or sum(path in known for path in own) <= DECLARED_SHARE * len(own):
         return config
@@ -209,7 +211,9 @@ def with_fields(
         for knob in found.knobs
         if knob.editable and knob.phase != "eval" and knob.kind in ADDABLE - given
     }
-    return documents.with_fields(config, [each for each in fields if each.flag in wanted])
+    return documents.with_fields(
+        config, [option for option in fields if option.flag in wanted]
+    )
 
 
 def _script(command: Sequence[str], first: int, cwd: Path) -> str | None:

@@ -299,7 +299,7 @@ def _set_up(command: str, measurement: GateMeasurement, cancel: threading.Event)
             env,
             scratch=place,
             cancel=cancel,
-            tops=[each.top for each in arms.values()],
+            tops=[checkout.top for checkout in arms.values()],
         )
         require_room(scratch)
         for program in measurement.selected if failed else ():

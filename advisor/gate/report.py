@@ -253,7 +253,7 @@ def _remarks(record: GateRecord) -> str:
     remarks = []
     for place, w in enumerate(record.workloads[:ROWS]):
         sentences = w.notes if w.verdict == "pass" or not place else [w.reason, *w.notes]
-        remarks += [f"- {text(w.name)}: {_short(each)}" for each in sentences]
+        remarks += [f"- {text(w.name)}: {_short(sentence)}" for sentence in sentences]
     return "\n".join(remarks)
 
 

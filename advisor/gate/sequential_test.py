@@ -101,7 +101,7 @@ def judge(
             spent = level(look, "pass")
             if key not in decided and sample.passes(spent):
                 decided[key] = _judgement("pass", sample.values, spent, spent)
-    red = sum(each.outcome == "regression" for each in decided.values())
+    red = sum(judgement.outcome == "regression" for judgement in decided.values())
     for key, sample in latest.items():
         if key not in decided:
             look = max(LOOKS[0], len(sample.values))
@@ -264,7 +264,7 @@ def _regressions(
     one is proven, only the others can still be false, and the next needs a ninth: Holm's
     step-down. A pass needs no such correction, since the gate passes only if every workload does.
     """
-    already = sum(each.outcome == "regression" for each in decided.values())
+    already = sum(judgement.outcome == "regression" for judgement in decided.values())
     regressions: dict[Key, Judgement] = {}
     while True:
         proven = {}

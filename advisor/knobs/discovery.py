@@ -182,9 +182,9 @@ def better_half(
     """Likelier half of each doubtful kind's suspects."""
     kept: set[Suspect] = set()
     for kind in KINDS:
-        alike = [each for each in suspected if kind in open_[each]]
+        alike = [suspect for suspect in suspected if kind in open_[suspect]]
         kept.update(alike[: (len(alike) + 1) // 2])
-    return tuple(each for each in suspected if each in kept)
+    return tuple(suspect for suspect in suspected if suspect in kept)
 
 
 MOST = 16
@@ -273,7 +273,7 @@ def _alternatives(
     group: Sequence[Suspect], seen: Effects, room: float, *, lower: bool
 ) -> Iterator[JsonScalar]:
     """Values for a group, safest first, in the present spelling."""
-    old, kinds = group[0].value, {kind for each in group for kind in each.kinds}
+    old, kinds = group[0].value, {kind for suspect in group for kind in suspect.kinds}
     value = int(number_of(old) or 0)
     most = room * value
     if "num_workers" in kinds:
@@ -342,7 +342,7 @@ def _trace_to(move: Move, kind: str, after: Effects, new: float | None) -> Sign 
 def joined(
     document: Document, findings: Findings, followed: Iterable[Followed], phase: Phase
 ) -> Findings:
-    every = {each.move.suspect: each for each in followed}
+    every = {one.move.suspect: one for one in followed}
     mine = [each for suspect, each in every.items() if suspect.document == document.name]
     if not mine:
         return findings

@@ -65,8 +65,8 @@ def _arguments(effects: Effects) -> dict[str, JsonScalar]:
     found: dict[str, JsonScalar] = {}
     if effects.batch_asked is not None:  # else the program makes its batches itself
         found["batch_size"] = effects.batch_asked
-    for each in LOADER_ARGUMENTS:
-        value = each.observed(effects)
-        if value is not None or each.none_is_a_value:
-            found[each.kind] = value
+    for spec in LOADER_ARGUMENTS:
+        value = spec.observed(effects)
+        if value is not None or spec.none_is_a_value:
+            found[spec.kind] = value
     return found

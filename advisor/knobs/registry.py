@@ -265,9 +265,9 @@ REGISTRY: Mapping[str, KnobSpec] = {spec.kind: spec for spec in KINDS}
 
 
 def loader_arguments(need: Prerequisite | None = None) -> tuple[str, ...]:
-    return tuple(each.kind for each in LOADER_ARGUMENTS if need in (None, *each.needs))
+    return tuple(spec.kind for spec in LOADER_ARGUMENTS if need in (None, *spec.needs))
 
 
 def switches() -> tuple[KnobSpec, ...]:
     """Kinds that the running program has, beside the arguments of its loaders."""
-    return tuple(each for each in KINDS if each.switch is not None)
+    return tuple(spec for spec in KINDS if spec.switch is not None)

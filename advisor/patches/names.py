@@ -31,7 +31,10 @@ def sole_binding(tree: ast.Module, name: str) -> Binding | None:
     bound = list(_bound(tree))
     if bound.count(name) != 1 or "*" in bound:  # a star may import any name
         return None
-    return next((each for each in _assignments(tree) if name in _targets(each)), None)
+    return next(
+        (assignment for assignment in _assignments(tree) if name in _targets(assignment)),
+        None,
+    )
 
 
 def binds_one(binding: Binding) -> bool:

@@ -106,7 +106,7 @@ class OptionRecorder:
         with open(draft, "w", encoding="utf-8") as file:
             record = {
                 "options": list(self.options.values()),
-                "untold": [each.untold for each in self.untold.values()],
+                "untold": [reason.untold for reason in self.untold.values()],
             }
             json.dump(record, file)
         os.replace(draft, self.path)

@@ -139,7 +139,7 @@ def _of_method(method: types.MethodType) -> Iterator[tuple[str, Any, bool]]:
         yield "self", owner, True
     else:
         functions = functions_of(method)
-        named = frozenset().union(*(names_of(each.__code__) for each in functions))
+        named = frozenset().union(*(names_of(function.__code__) for function in functions))
         for name, part, is_own in attributes_of(owner, kind):
             if name in named:
                 yield f"self.{name}", part, is_own

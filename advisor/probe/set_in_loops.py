@@ -145,7 +145,9 @@ def _within(node: ast.AST) -> Iterator[Any]:
     while here:
         part = here.pop()
         yield part
-        here += [each for each in ast.iter_child_nodes(part) if not isinstance(each, INNER)]
+        here += [
+            inner for inner in ast.iter_child_nodes(part) if not isinstance(inner, INNER)
+        ]
 
 
 @functools.lru_cache(maxsize=16)
@@ -155,7 +157,10 @@ def _tree(name: str) -> tuple[ast.Module, Index]:
     index: Index = {}
     for node in ast.walk(tree):
         if isinstance(node, FUNCTIONS):
-            for line in [node.lineno, *(each.lineno for each in node.decorator_list)]:
+            for line in [
+                node.lineno,
+                *(decorator.lineno for decorator in node.decorator_list),
+            ]:
                 index[node.name, line] = node
     return tree, index
 
@@ -306,9 +311,11 @@ class _Look:
         of_object = isinstance(call.func, ast.Attribute) and not isinstance(
             owner, types.ModuleType
         )
-        given = [owner] * of_object + [scope.value(each) for each in call.args]
+        given = [owner] * of_object + [scope.value(argument) for argument in call.args]
         variables = dict(zip(code.co_varnames[: code.co_argcount], given))
-        variables.update((each.arg, scope.value(each.value)) for each in call.keywords)
+        variables.update(
+            (keyword.arg, scope.value(keyword.value)) for keyword in call.keywords
+        )
         cells = zip(code.co_freevars, function.__closure__ or ())
         variables.update(
             (name, cell.cell_contents) for name, cell in cells if _is_bound(cell)

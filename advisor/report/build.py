@@ -326,9 +326,9 @@ def _aim(target: Target) -> str | None:
 
 def beside_batches(candidate: Candidate) -> str:
     """Label of its changes other than batches and what moves with them; empty without any."""
-    kinds = {each.kind for each in candidate.changes}
+    kinds = {change.kind for change in candidate.changes}
     moved = {"batch_size", "grad_accum"} if "batch_size" in kinds else set()
-    others = tuple(each for each in candidate.changes if each.kind not in moved)
+    others = tuple(change for change in candidate.changes if change.kind not in moved)
     return Candidate(changes=others).label if others else ""
 
 

@@ -424,7 +424,9 @@ def _faster(tuning: FinishedTuning) -> list[tuple[float, Candidate, Objection | 
         ):
             refused[candidate.key] = against
         verdicts = [state.verdict_on(change) for change in candidate.changes]
-        followed = any(each is None or each.outcome != "ignored" for each in verdicts)
+        followed = any(
+            verdict is None or verdict.outcome != "ignored" for verdict in verdicts
+        )
         if attempt.request.purpose == "search" and followed:
             ran.append((state.gain(run, state.original), candidate))
     ran.sort(key=lambda each: -each[0])

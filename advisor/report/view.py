@@ -272,7 +272,7 @@ def title(report: Report) -> str:
     gained = OBJECTIVES[report.objective].gained
     if report.verdict != "improved" or gain is None:
         told = outcome(report).lower()
-        proven = [each.gain for each in report.suggestions if each.gain]
+        proven = [entry.gain for entry in report.suggestions if entry.gain]
         if not proven:
             return told
         best = max(proven, key=lambda each: each.ratio)

@@ -62,7 +62,7 @@ def suggest_changes(state: TunerState) -> Stage:
     last = tuning(each for each in tried if each.kind == "compile" and not launches)
     quick = tuning(each for each in tried if each.kind != "compile" or launches)
     batches = (tune_length_grouping, tune_batch_and_workers)
-    if any(is_only_suggested(state, each) for each in state.tunable("batch_size")):
+    if any(is_only_suggested(state, knob) for knob in state.tunable("batch_size")):
         stages = (tune_all_workers, tune_loader, *quick, *batches, *last)
     else:
         stages = (*batches, tune_loader, *quick, *last)
@@ -156,7 +156,7 @@ def suggest_settings(
         now = yield from stage(now)
         if now.best.key != before and now.best_run is not None:
             stack = stacked(state, now, now.best_run, stack)
-    told = {each.knob: each for each in now.verdicts}
+    told = {verdict.knob: verdict for verdict in now.verdicts}
     for knob in now.all_knobs:  # what was decided when it was its turn stays decided
         earlier = state.verdict_on(knob)
         if earlier is not None and not is_turn_of(now, knob):
@@ -170,9 +170,9 @@ def suggest_settings(
         confirmations=state.confirmations,
         quality=replace(state.quality, judgements=now.quality.judgements),
         near_misses=tuple(
-            each
-            for each in now.near_misses
-            if each in state.near_misses or now.in_code(each.knob)
+            near_miss
+            for near_miss in now.near_misses
+            if near_miss in state.near_misses or now.in_code(near_miss.knob)
         ),
         verdicts=tuple(told.values()),
         suggestions=(*state.suggestions, *([stack] if stack else [])),
@@ -184,7 +184,7 @@ def stacked(
 ) -> Suggestion:
     """Suggestion of what `now` holds best and ran as `run`, on top of the best of `state`."""
     candidate, moved = now.best, now.best.moved_from(state.best)
-    cost_s = sum(each.cost_s or 0.0 for each in run.overrides)
+    cost_s = sum(outcome.cost_s or 0.0 for outcome in run.overrides)
     reasons = [*reasons_of(state, now, run), *single_gains(state, moved, run, less)]
     return Suggestion(
         title=title_of(moved),
@@ -202,18 +202,22 @@ def title_of(moved: Sequence[Change]) -> str:
     """Its changes, by who writes them: `batch_size: 4 to 8; compile; threads=1`."""
     parts: list[str] = []
     written = [
-        f"{each.path}: {each.old} to {each.new}" for each in moved if not each.in_code
+        f"{change.path}: {change.old} to {change.new}"
+        for change in moved
+        if not change.in_code
     ]
-    coded = [each for each in moved if each.in_code]
+    coded = [change for change in moved if change.in_code]
     arguments = [
-        f"{each.path}={each.new!r}" for each in coded if REGISTRY[each.kind].switch is None
+        f"{change.path}={change.new!r}"
+        for change in coded
+        if REGISTRY[change.kind].switch is None
     ]
     parts += [", ".join(written)] if written else []
     parts += [f"DataLoader arguments: {', '.join(arguments)}"] if arguments else []
     parts += [
-        each.path if each.new is True else f"{each.path}={each.new}"
-        for each in coded
-        if REGISTRY[each.kind].switch is not None
+        change.path if change.new is True else f"{change.path}={change.new}"
+        for change in coded
+        if REGISTRY[change.kind].switch is not None
     ]
     return "; ".join(parts)
 
@@ -221,27 +225,29 @@ def title_of(moved: Sequence[Change]) -> str:
 def reasons_of(state: TunerState, now: TunerState, run: Run) -> list[str]:
     """What the user has to know of the stack: what to write, what it costs, what else it does."""
     candidate, moved = now.best, now.best.moved_from(state.best)
-    coded = [each for each in moved if each.in_code]
+    coded = [change for change in moved if change.in_code]
     reasons: list[str] = []
-    if any(REGISTRY[each.kind].switch is None for each in coded):
+    if any(REGISTRY[change.kind].switch is None for change in coded):
         reasons.append("No config key or option holds what stands in the code.")
-    for each in coded:
-        if (switch := REGISTRY[each.kind].switch) is not None:
-            reasons.append(f"In the code: {switch.shown(each.new)}.")
-        told = now.verdict_on(each)
-        if told is not None and "tolerance" in REGISTRY[each.kind].needs:
+    for change in coded:
+        if (switch := REGISTRY[change.kind].switch) is not None:
+            reasons.append(f"In the code: {switch.shown(change.new)}.")
+        told = now.verdict_on(change)
+        if told is not None and "tolerance" in REGISTRY[change.kind].needs:
             reasons.append(told.reason)
-    if any(each.kind == "length_grouping" for each in moved):
+    if any(change.kind == "length_grouping" for change in moved):
         reasons.append(OTHER_COMPANY)
-    batch = next((each for each in moved if each.kind == "batch_size"), None)
+    batch = next((change for change in moved if change.kind == "batch_size"), None)
     if batch is not None and alters_training(state, candidate, run):
         old, new = (number_of(value) or 1.0 for value in (batch.old, batch.new))
         reasons.append(training_note(state, new / old))
     if batch is not None:
         reasons.append(memory_caveat(state, run).strip())
-    if cost_s := sum(each.cost_s or 0.0 for each in run.overrides):
+    if cost_s := sum(outcome.cost_s or 0.0 for outcome in run.overrides):
         reasons.append(f"It takes {cost_s:.0f} s once, at the start.")
-    reasons += [f"Mind that {each.caution}." for each in run.overrides if each.caution]
+    reasons += [
+        f"Mind that {outcome.caution}." for outcome in run.overrides if outcome.caution
+    ]
     return list(filter(None, reasons))
 
 

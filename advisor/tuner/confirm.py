@@ -195,14 +195,14 @@ def proven_confirmations(state: TunerState) -> tuple[Comparison, ...]:
     A later one against the original begins the chain anew.
     """
     chain: tuple[Comparison, ...] = ()
-    for each in state.confirmations:
-        before = each.ab_test.before.candidate
-        if not is_significant(state, each):
+    for comparison in state.confirmations:
+        before = comparison.ab_test.before.candidate
+        if not is_significant(state, comparison):
             continue
         if not before.changes:
-            chain = (each,)
+            chain = (comparison,)
         elif chain and chain[-1].ab_test.after.candidate.key == before.key:
-            chain = (*chain, each)
+            chain = (*chain, comparison)
     return chain
 
 

@@ -82,4 +82,4 @@ def _accumulation_elsewhere(
 def _source_of(state: TunerState, knob: Knob) -> Source:
     """The document that holds the knob."""
     sources = state.context.sources
-    return next(each for each in sources if each.document.name == knob.document)
+    return next(source for source in sources if source.document.name == knob.document)

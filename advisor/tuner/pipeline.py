@@ -108,17 +108,23 @@ def look_again(state: TunerState) -> Stage:
     Where nothing is proven, a gain that single runs' noise may hide is compared, too. While
     suggestions wait for rounds of their own, it takes no more than its share.
     """
-    written = [each for each in state.near_misses if not state.in_code(each.knob)]
+    written = [
+        near_miss for near_miss in state.near_misses if not state.in_code(near_miss.knob)
+    ]
     state = yield from compare_hidden(state, written)
     state = yield from compare_stacks(state)
     if not is_proven(state):
-        coded = [each for each in state.near_misses if state.in_code(each.knob)]
+        coded = [
+            near_miss for near_miss in state.near_misses if state.in_code(near_miss.knob)
+        ]
         state = yield from compare_hidden(state, coded)
         state = replace(state, second_look=True)
         state = yield from compare_stacks(state)
         state = replace(state, second_look=False)
     kept = tuple(
-        each for each in state.suggestions if each.outcome or is_sure(state, each.run)
+        suggestion
+        for suggestion in state.suggestions
+        if suggestion.outcome or is_sure(state, suggestion.run)
     )
     return replace(state, suggestions=kept)
 
@@ -144,5 +150,5 @@ def compare_hidden(state: TunerState, misses: Sequence[NearMiss]) -> Stage:
 
 def is_proven(state: TunerState) -> bool:
     """True if the call has something to show: a proven candidate or a proven suggestion."""
-    by_hand = any(is_confirmed(state, each) for each in state.suggestions)
+    by_hand = any(is_confirmed(state, suggestion) for suggestion in state.suggestions)
     return by_hand or bool(proven_candidate(state).changes)

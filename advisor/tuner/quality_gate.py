@@ -157,41 +157,52 @@ def assess(
         return state, QualityVerdict(inside=False, why=why, refuted=False)
     judgements = judge_pairs(state, reference, pairs, stage)
     if reference.runs:
-        fresh = tuple((variant.label, each) for each in judgements)
-        again = {(variant.label, each.measure, each.stage) for each in judgements}
+        fresh = tuple((variant.label, judgement) for judgement in judgements)
+        again = {
+            (variant.label, judgement.measure, judgement.stage) for judgement in judgements
+        }
         earlier = (
-            (label, each)
-            for label, each in state.quality.judgements
-            if (label, each.measure, each.stage) not in again
+            (label, judgement)
+            for label, judgement in state.quality.judgements
+            if (label, judgement.measure, judgement.stage) not in again
         )
         log = replace(state.quality, judgements=(*earlier, *fresh))
         state = replace(state, quality=log)
-    shown = (figure_of(each, declared=bool(reference.runs)) for each in judgements)
+    shown = (
+        figure_of(judgement, declared=bool(reference.runs)) for judgement in judgements
+    )
     figures = ": " + ", ".join(shown)
     verdict = QualityVerdict(
         inside=True, figures=figures, pairs=pairs, judgements=judgements
     )
-    for each in judgements:
-        if not each.within:
-            when = "in screening"
-            if stage == "confirmed":
-                down = (each.limit or 0.0) < (each.reference or 0.0)
-                bound = numbers.measure(each.low if down else each.high)
-                when = (
-                    f"after it passed screening; with other seeds its 95 % bound is {bound}"
-                )
-            why = (
-                f"{name}: {each.measure} was beyond its limit {numbers.measure(each.limit)} {when} "
-                f"(pairs of runs: {each.runs})."
+    for judgement in judgements:
+        if not judgement.within:
+            verdict = replace(
+                verdict, inside=False, why=why_outside(judgement, name, stage)
             )
-            if stage == "confirmed" and each.high is None and is_inside(each):
-                why = (
-                    f"{name}: {each.measure} {numbers.measure(each.value)} lies inside its limit "
-                    f"{numbers.measure(each.limit)}, and one figure has no bounds. Let the program "
-                    "print a figure for each item, or follow GPU_ADVISOR_SEED."
-                )
-            verdict = replace(verdict, inside=False, why=why)
     return state, verdict
+
+
+def why_outside(
+    judgement: quality.QualityJudgement, name: str, stage: quality.Stage
+) -> str:
+    """Sentences on a measure that is not proven to be inside its tolerance."""
+    measure, limit = judgement.measure, numbers.measure(judgement.limit)
+    if stage == "confirmed" and judgement.high is None and is_inside(judgement):
+        return (
+            f"{name}: {measure} {numbers.measure(judgement.value)} lies inside its limit "
+            f"{limit}, and one figure has no bounds. Let the program "
+            "print a figure for each item, or follow GPU_ADVISOR_SEED."
+        )
+    when = "in screening"
+    if stage == "confirmed":
+        is_lower_limit = (judgement.limit or 0.0) < (judgement.reference or 0.0)
+        bound = numbers.measure(judgement.low if is_lower_limit else judgement.high)
+        when = f"after it passed screening; with other seeds its 95 % bound is {bound}"
+    return (
+        f"{name}: {measure} was beyond its limit {limit} {when} "
+        f"(pairs of runs: {judgement.runs})."
+    )
 
 
 def is_inside(judgement: quality.QualityJudgement) -> bool:
@@ -239,7 +250,7 @@ def confirm_quality(
         seeded_request(state, each, command, CONFIRMING, median(run.wall_s for run in runs))
         for each, runs in sides
     )
-    round_s = policy.ROUND_FACTOR * sum(each.expected_s for each in requests)
+    round_s = policy.ROUND_FACTOR * sum(request.expected_s for request in requests)
     kept_s = proof_s(state, variant)
     fitting = int((state.remaining_s - kept_s) / max(round_s, 1e-9))
     planned = rounds

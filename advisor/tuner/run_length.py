@@ -99,8 +99,8 @@ def length_of(state: TunerState, batch: Knob) -> Length | None:
     larger = with_value(state, batch, 2 * value)
     if isinstance(larger, knobs.InvalidChange):
         return None
-    moved = (each for each in larger.changes if each.kind == "grad_accum")
-    old = next((int(float(str(each.old))) for each in moved), 1)
+    moved = (change for change in larger.changes if change.kind == "grad_accum")
+    old = next((int(float(str(change.old))) for change in moved), 1)
     if old < 2:
         return None
     for each in counters(state):

@@ -16,7 +16,7 @@ def counts(state: TunerState) -> tuple[int, ...]:
     cpus = state.context.cpus
     if not state.originals or not state.waits or max(state.loader_alone, default=0) > cpus:
         return ()
-    seen = [each for each in state.originals[0].ceilings if each.workers]
+    seen = [ceiling for ceiling in state.originals[0].ceilings if ceiling.workers]
     if not seen:
         return ()
     most = room(state, max(seen, key=lambda each: each.workers))

@@ -110,9 +110,11 @@ class TunerState:
 
     def confirmation_runs(self, candidate: Candidate) -> tuple[Run, ...]:
         """Runs of `candidate` in its latest confirmation; none if it was not confirmed."""
-        for each in reversed(self.confirmations):
-            if each.ab_test.after.candidate.key == candidate.key and each.runs(AFTER):
-                return each.runs(AFTER)
+        for comparison in reversed(self.confirmations):
+            if comparison.ab_test.after.candidate.key == candidate.key and comparison.runs(
+                AFTER
+            ):
+                return comparison.runs(AFTER)
         return ()
 
     @property
@@ -268,7 +270,9 @@ class TunerState:
         return any(d.name == knob.document and d.format == "process" for d in documents_)
 
     def verdict_on(self, knob: Knob | Change) -> KnobVerdict | None:
-        return next((each for each in self.verdicts if each.knob == key_of(knob)), None)
+        return next(
+            (verdict for verdict in self.verdicts if verdict.knob == key_of(knob)), None
+        )
 
     def of_kind(self, *kinds: str) -> list[Knob]:
         """Knobs of each kind that belong to the running phase.
@@ -310,7 +314,8 @@ class TunerState:
         """True if a document has such a knob, which is neither ignored nor only listed."""
         verdicts = [self.verdict_on(knob) for knob in self.of_kind(kind)]
         return any(
-            each is None or each.outcome not in {"ignored", "listed"} for each in verdicts
+            verdict is None or verdict.outcome not in {"ignored", "listed"}
+            for verdict in verdicts
         )
 
     def current(self, knob: Knob) -> JsonScalar | tuple[JsonScalar, ...]:

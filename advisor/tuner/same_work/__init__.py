@@ -81,7 +81,9 @@ def differences(originals: Sequence[Run], after: Run) -> tuple[WorkDifference, .
     """What `after` did otherwise than the `originals`, most harmful first."""
     if not originals:
         return ()
-    found = [each for rule in RULES for each in rule(Compared(originals, after))]
+    found = [
+        difference for rule in RULES for difference in rule(Compared(originals, after))
+    ]
     return tuple(sorted(found, key=lambda each: not each.refused))
 
 

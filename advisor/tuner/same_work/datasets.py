@@ -66,7 +66,7 @@ def changed_state(compared: Compared) -> Differences:
 def changed_by_items(runs: Sequence[Run]) -> dict[str, str]:
     """State that making items changed, by kind, in whatever process makes them."""
     states = [loader_of(run).by_items for run in runs]
-    states += [each.changed for run in runs for each in loader_of(run).workers]
+    states += [worker.changed for run in runs for worker in loader_of(run).workers]
     return {path: kind for state in states for path, kind in state.items()}
 
 

@@ -56,7 +56,7 @@ def shared_start(before: Run, after: Run, name: str) -> int:
 def draws_for_items(run: Run) -> bool:
     """True if making items moved a random generator, in whatever process makes them."""
     work = loader_of(run)
-    states = [work.by_items, *(each.changed for each in work.workers)]
+    states = [work.by_items, *(worker.changed for worker in work.workers)]
     return any("generator" in state.values() for state in states)
 
 

@@ -32,11 +32,11 @@ def shared_generators(compared: Compared) -> Differences:
     if not work.iterable and any(run.work and run.work.items_alike for run in originals):
         return  # each item seeds it, or nothing of it shows in an item
     states = [loader_of(run).by_items for run in originals]
-    states += [each.changed for each in work.workers]
+    states += [worker.changed for worker in work.workers]
     drawn = {
         path for state in states for path, kind in state.items() if kind == "generator"
     }
-    asked = {field for each in work.workers for field in each.asked}
+    asked = {field for worker in work.workers for field in worker.asked}
     shares = asked >= SHARDS or has_own_parts(work.workers)
     for path in sorted(drawn):
         if path.startswith(RUNNING):
@@ -47,7 +47,8 @@ def shared_generators(compared: Compared) -> Differences:
         elif not work.workers and path.startswith(("dataset", "collate_fn")):
             effect = "and how workers seed it could not be seen"
         elif any(
-            each.before.get(path) == work.generators.get(path, "") for each in work.workers
+            worker.before.get(path) == work.generators.get(path, "")
+            for worker in work.workers
         ):
             effect = "so every worker draws the same numbers"
         elif is_equal_in_two(work.workers, path):
@@ -88,9 +89,9 @@ def seeded_loop(compared: Compared) -> Differences:
     here = loader_of(after)
     for path, state in sorted(here.first_fetch.items()):
         if any(
-            each.after.get(path) == state
-            and each.before.get(path) not in (state, here.generators.get(path))
-            for each in loader_of(before).workers
+            worker.after.get(path) == state
+            and worker.before.get(path) not in (state, here.generators.get(path))
+            for worker in loader_of(before).workers
         ):
             sentence = (
                 f"Items seed the random generator `{path}`, from which the training would "
@@ -102,14 +103,17 @@ def seeded_loop(compared: Compared) -> Differences:
 
 def is_equal_in_two(workers: Sequence[WorkerState], path: str) -> bool:
     """True if two workers of one pass were equal after their first items."""
-    first = {each.worker: each.after.get(path) for each in reversed(workers)}
+    first = {worker.worker: worker.after.get(path) for worker in reversed(workers)}
     known = [state for state in first.values() if state is not None]
     return len(set(known)) < len(known)
 
 
 def repeats_each_pass(workers: Sequence[WorkerState], path: str) -> bool:
     """True if one worker began two passes alike, or was alike after the first items of two."""
-    for states in ([each.before for each in workers], [each.after for each in workers]):
+    for states in (
+        [worker.before for worker in workers],
+        [worker.after for worker in workers],
+    ):
         seen = [
             (each.worker, state[path])
             for each, state in zip(workers, states, strict=True)
@@ -125,8 +129,8 @@ def is_seeded_by_number(workers: Sequence[WorkerState], path: str) -> bool:
 
     What it asks torch for differs in each pass. Where two passes were seen, they tell it.
     """
-    seeded = [each for each in workers if path in each.seeded]
-    asked = {field for each in workers for field in each.asked}
+    seeded = [worker for worker in workers if path in worker.seeded]
+    asked = {field for worker in workers for field in worker.asked}
     several = len({each.worker for each in seeded}) < len(seeded)
     return bool(seeded) and not several and not asked & SEEDS
 
@@ -136,7 +140,9 @@ def is_made_anew(workers: Sequence[WorkerState], path: str) -> bool:
 
     Each begins without it, so its seed is the program's. A seed of torch's differs in each pass.
     """
-    made = [each for each in workers if path in each.after and path not in each.before]
-    asked = {field for each in workers for field in each.asked}
+    made = [
+        worker for worker in workers if path in worker.after and path not in worker.before
+    ]
+    asked = {field for worker in workers for field in worker.asked}
     several = len({each.worker for each in made}) < len(made)
     return bool(made) and not several and not asked & SEEDS

@@ -94,7 +94,7 @@ def frozen_passes(compared: Compared) -> Differences:
 
 def repeats_first_pass(run: Run) -> bool | None:
     """True if the second pass began with the first one's items; None of fewer passes."""
-    firsts = [each.came.first for each in loader_of(run).passes[:2]]
+    firsts = [one_pass.came.first for one_pass in loader_of(run).passes[:2]]
     if len(firsts) < 2 or min(map(len, firsts)) < policy.FEWEST_OF_A_PASS:
         return None
     size = min(map(len, firsts))
@@ -205,7 +205,7 @@ def unsharded(compared: Compared) -> Differences:
 
 def has_own_parts(workers: Sequence[WorkerState]) -> bool:
     """True if each worker's init function left it another part of the dataset."""
-    parts = {each.worker: each.part for each in workers}
+    parts = {worker.worker: worker.part for worker in workers}
     return len(parts) > 1 and all(parts.values()) and len(set(parts.values())) == len(parts)
 
 

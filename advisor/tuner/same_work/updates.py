@@ -101,7 +101,7 @@ def updates_of_a_pass(compared: Compared) -> Differences:
     if not moved_batch(compared) or not compared.before.trains:
         return
     old, new = (
-        [each.updates for each in loader_of(run).passes if each.updates]
+        [one_pass.updates for one_pass in loader_of(run).passes if one_pass.updates]
         for run in ends(compared)
     )
     if (
