@@ -21,7 +21,7 @@ NAMES = (
 )  # fmt: skip
 """Last words of names whose values are always secrets."""
 ENDINGS = ("password", "passwd", "secret", "apikey")
-"""The same, also as the end of a word: `dbpassword`."""
+"""Ends of words by which a name is one of a secret: `dbpassword`."""
 
 WEAK_NAMES = (" token", " pat", " sig")
 """Last words of names of secrets, if values look like credentials."""

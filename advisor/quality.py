@@ -34,9 +34,9 @@ class QualityJudgement:
 
     measure: str
     value: float | None
-    """Mean; None: a run did not print it."""
+    """Mean of the candidate's figures; None: a run did not print it."""
     reference: float | None
-    """The original's."""
+    """Mean of the original's figures, with the same seeds; 0 for a drift."""
     limit: float | None
     """The worst value that the tolerance accepts."""
     low: float | None = None

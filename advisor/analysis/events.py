@@ -106,7 +106,7 @@ class ModuleFacts:
     """`train.py:95` of its first call."""
     parameters: int = 0
     added_parameters: int = 0
-    """Those that no module called before it has."""
+    """Parameters that no module called before it has."""
     same_shape: bool = False
     """Its output has the shape of its input."""
     flags: dict[str, JsonScalar] = field(default_factory=dict)

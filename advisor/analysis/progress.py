@@ -28,9 +28,9 @@ from advisor.model import MeasurePlan
 
 # By judgement: a trial that ends too early has measured the wrong thing, patience costs seconds.
 TRAINING_PATIENCE_S = 30.0
-"""Time to watch inference of a program about to train."""
+"""Longest time to watch a program that built an optimizer without an update, over a loader."""
 ROLLOUT_PATIENCE_S = 300.0
-"""The same without a loader: a reinforcement learner acts for long before its first update."""
+"""That time without a loader: a reinforcement learner acts for long before its first update."""
 RECORDED_STEPS = 12
 """Steps after warm-up recorded in full, before steps are only counted."""
 RECORDED_S = 0.15

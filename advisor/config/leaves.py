@@ -37,7 +37,7 @@ class Option:
     choices: tuple[JsonScalar, ...] = ()
     """The only values it takes; empty: any."""
     comment: str | None = None
-    """Its help text."""
+    """Help text of the option, as its parser declares it."""
     why: str | None = None
     """Reason why it cannot be set."""
 

@@ -167,7 +167,7 @@ class Program:
     output_paths: tuple[KnobKey, ...] = ()
     """Config scalars that name output directories: pointed into scratch."""
     output_flags: tuple[str, ...] = ()
-    """The same on the command line."""
+    """Flags of the command that name output directories: pointed into scratch."""
     env: Mapping[str, str] = field(default_factory=dict)
     memory_cap_gib: float | None = None
     allow_writes: bool = False

@@ -21,7 +21,7 @@ MAX_AGE_S = 7 * 24 * 3600.0
 LASTING = {"gpu-oom", "shm", "config-rejected", "crash-import", "crash-start", "crash-step"}
 """Kinds of failures that would recur; others (a time-out, a kill) may be the machine's."""
 OF_THE_DAY = {"gpu-oom", "shm"}
-"""Those of them that a later call tries again: the card or /dev/shm may have more room by then."""
+"""Lasting kinds that a later call tries all the same: the card or /dev/shm may have more room."""
 HELD_GIB = 0.1
 """Others' GPU memory in GiB beyond which a program that ran out may fit without them."""
 MOVED = 0.15

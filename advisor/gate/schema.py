@@ -188,7 +188,7 @@ class WorkloadVerdict(Part):
     base_units_per_s: float | None = None
     """Median rate of base; null for a figure, and for a benchmark that is better lower."""
     head_units_per_s: float | None = None
-    """The same of head."""
+    """Median rate of head; null where that of base is."""
     noise_pct: float | None = None
     """Spread (one standard deviation) between processes of the same arm."""
     notes: list[str] = Field(default_factory=list)
@@ -198,7 +198,7 @@ class Revision(Part):
     """One arm's code."""
 
     sha: str | None = None
-    """Its commit; null for a folder outside git."""
+    """Commit of the arm's code; null for a folder outside git."""
     ref: str | None = None
     """The name by which it was asked for."""
     dirty: bool = False
@@ -232,9 +232,9 @@ class GateRecord(Part):
     confidence: float | None = None
     pairs: int = 0
     discarded_pairs: int = 0
-    """Of all programs."""
+    """Pairs of all programs that do not count."""
     workloads: list[WorkloadVerdict] = Field(default_factory=list)
-    """Worst first."""
+    """Verdict of each workload, the worst first."""
     schema_version: Literal[4] = 4
     reason: str
     mode: Mode = "ab"

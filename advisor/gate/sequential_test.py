@@ -73,7 +73,7 @@ class Judgement:
     interval: Interval
     """Bounds by which the latest look decided, or could not: of the pairs up to it."""
     confidence: float
-    """Of that interval: what the errors of both its bounds leave of 1."""
+    """Confidence level of the interval: what the errors of both its bounds leave of 1."""
     correlated: bool = False
     """Serial correlation withheld a verdict that the bounds gave."""
 
@@ -149,7 +149,7 @@ class ChangeRuling:
     gain: Interval
     """Log gain of the change, with the bounds by which the latest look decided, or could not."""
     confidence: float
-    """Of that interval: what the errors of both its bounds leave of 1."""
+    """Confidence level of the interval: what the errors of both its bounds leave of 1."""
     correlated: bool = False
     """Serial correlation withheld a ruling that the bounds gave."""
 

@@ -53,7 +53,7 @@ STARVED_COMPUTE = 0.9
 NAMED = 5
 """Programs that a judgement names."""
 MOST_NAMED = 3
-"""Those of them that a sentence names."""
+"""Programs that a sentence names: the first of them."""
 LEAST_CPUS = 0.05
 """A process that keeps fewer CPUs busy is not named."""
 SHORT_LIVED = "short-lived processes"

@@ -28,7 +28,7 @@ EVENT_REASONS = {
 """NVML clock event (throttle) reasons, by bit."""
 
 HARMFUL_EVENT_REASONS = frozenset(EVENT_REASONS[bit] for bit in (0x8, 0x20, 0x40, 0x80))
-"""Those that spoil a measurement. A power cap is normal on a busy small card."""
+"""Clock event reasons that spoil a measurement. A power cap is normal on a busy small card."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +50,9 @@ class GpuSample:
     processes: Mapping[int, float | None] | None = None
     """Processes with a compute context, and their GiB; unknown to NVML under WSL2."""
     own_pids: tuple[int, ...] = ()
-    """Of `processes`, those of the watched program."""
+    """Processes of the watched program, among `processes`."""
     hidden_pids: tuple[int, ...] = ()
-    """Those outside our process id namespace."""
+    """Processes outside our process id namespace."""
     working_pids: tuple[int, ...] | None = None
     """Processes that ran kernels just now; empty also if the driver names none."""
 

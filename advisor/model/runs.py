@@ -146,7 +146,7 @@ class OverrideOutcome:
     """What became of one of a plan's overrides inside the process."""
 
     knob: str
-    """As asked for: `num_workers`, `compile`."""
+    """Knob as the plan named it: `num_workers`, `compile`."""
     applied: bool
     why: str | None = None
     cost_s: float | None = None
@@ -162,7 +162,7 @@ class Card:
     """Card used by a process, as CUDA reports it."""
 
     index: int
-    """As CUDA counts in that process; NVML may count otherwise."""
+    """Number that CUDA gives the card in that process; NVML may number the cards otherwise."""
     name: str | None = None
     uuid: str | None = None
     """As torch spells it; None before torch 2.5."""
@@ -179,7 +179,7 @@ class Flops:
     per_step: float | None = None
     """At least: operations without a formula of torch are not counted."""
     by_dtype: tuple[tuple[str, float], ...] = ()
-    """The same by the dtype in which the card computed them; `tf32` is one of its own."""
+    """Operations of a step by the dtype in which the card computed; `tf32` is one of its own."""
     why: str | None = None
 
 
@@ -260,8 +260,8 @@ class Straggler:
 
     rank: int
     own_ms: float
-    """Its own time in a step: on a card without the exchange, on CPUs without backward passes, in
-    which ranks wait for each other."""
+    """Own time of the rank in a step: on a card without the exchange, on CPUs without backward
+    passes, in which ranks wait for each other."""
     others_ms: float
     """Median of the other ranks."""
     part: str
@@ -326,7 +326,7 @@ class Neighbour:
     """Another program that was at work on this host."""
 
     name: str
-    """Its command name: `firefox`."""
+    """Name of the other program's command: `firefox`."""
     cpus: float
     """CPUs it kept busy: 0.5 is half of one."""
 
@@ -468,7 +468,7 @@ class Run:
     backward_share: float | None = None
     """Share of the window in backward passes, at whose end ranks wait for each other."""
     straggler: Straggler | None = None
-    """Of ranks that update together, the one waited for; the shares are its own."""
+    """Rank that the others wait for at an update; the shares of the time are those of this one."""
 
     # What it left
     files_created: tuple[str, ...] = ()

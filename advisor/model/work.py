@@ -52,9 +52,9 @@ class PassItems:
     """Items of one pass over a loader: as they were drawn, and as they arrived."""
 
     drawn: Items = field(default_factory=Items)
-    """By the index that the main process drew; empty for a stream."""
+    """Items in the order drawn, by the index that the main process drew; empty for a stream."""
     came: Items = field(default_factory=Items)
-    """By content, as `probe/batches.py` numbers the rows that arrived."""
+    """Items in the order of arrival, by content, as `probe/batches.py` numbers the rows."""
     whole: bool = False
     """The pass came to its end."""
     updates: int | None = None
@@ -123,7 +123,7 @@ class UpdateWork:
     rates: tuple[float | None, ...] = ()
     """Learning rate of each update; None where it is a tensor on a card, which is not read."""
     other_rates: dict[Short, tuple[float | None, ...]] = field(default_factory=dict)
-    """The same of further parameter groups, and of optimizers that step less, by their names."""
+    """Such rates of further parameter groups, and of optimizers that step less, by their names."""
     schedule: tuple[int, ...] = ()
     """Steps of torch's schedulers so far, at each update."""
     averages: tuple[int, ...] = ()
@@ -167,7 +167,7 @@ class WorkFacts:
 
     A much quicker second time is a cache."""
     items_alike: bool | None = None
-    """Those items came equal both times, so no generator's state decides what they are."""
+    """The items of `items_ms` came equal both times: no generator's state decides what they are."""
     limits: dict[Short, Finite] = field(default_factory=dict)
     """By condition of the code: calls of the network after which a loop without a loader ends."""
     pass_items: tuple[float, ...] = ()

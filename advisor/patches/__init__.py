@@ -86,7 +86,7 @@ class PlacedEdit(NamedTuple):
     words: str
     """What the user writes."""
     file: str
-    """Its path, from the program's working folder; empty where the place was not seen."""
+    """Path of the changed file from the program's working folder; empty where it was not seen."""
     edit: Edit | None
     """None where its place is not certain."""
 

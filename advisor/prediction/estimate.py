@@ -177,7 +177,7 @@ class Estimate:
     card: str
     batch: float
     precision: str | None = None
-    """Of products, if not the program's own."""
+    """Precision of products, if not the program's own."""
     suggested: bool = False
     """Smallest batch whose rate ties with the best that fits."""
     largest_batch: bool = False
@@ -189,10 +189,10 @@ class Estimate:
     memory_gib: float
     memory_gib_range: tuple[float, float]
     allocated_gib: float
-    """Of tensors alone."""
+    """Peak memory of tensors alone, without the allocator's rounding and the context."""
     speed_validated: bool
     price_of_1000: float | None
-    """Of 1,000 units; None: no price is known."""
+    """Price of 1,000 units; None: no price is known."""
     price_of_1000_range: tuple[float, float] | None
 
 

@@ -18,7 +18,7 @@ class Operation(NamedTuple):
     dtype: str
     flops: Amount
     bytes: Amount
-    """Of its inputs and outputs."""
+    """Bytes of its inputs and outputs."""
     name: str
 
 

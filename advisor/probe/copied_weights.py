@@ -58,7 +58,7 @@ class Copy:
         self.name = name
         """As the program would write it: `ema.shadow`."""
         self._code = code
-        """That of the function in whose variables it lies."""
+        """Code of the function in whose variables the copy lies."""
         self._steps = steps
         """Way from the variables to the tensor: by item or attribute, and the key."""
         self._seen: list[tuple[int, Any, Any]] = []

@@ -35,7 +35,7 @@ class Module:
         self.name = type(module).__name__
         self.parameters = parameters
         self.added_parameters = added
-        """Those that no module called before it has: layers called one by one make one model."""
+        """Parameters that no module called before it has: layers called in turn make one model."""
         self.site = call_sites.call_site()
         """`file.py:line` of its first call."""
         self.calls = 0

@@ -39,7 +39,7 @@ class Watched:
         self.number = id(optimizer)
         self._left: dict[str, Any] = {"weights": _seen(weight)}
         self._changes: list[tuple[str, int, Any, Any]] = []
-        """What, the updates before, and how it was left and found."""
+        """Of each look: what was looked at, the updates so far, how it was left, and found."""
         self._updates = self._looks = 0
         """Steps of its own optimizer since it is watched, and looks."""
         self._stepping = False
@@ -47,7 +47,7 @@ class Watched:
         self._passes: Counter[int] = Counter()
         """Backward passes of each update in which hooks of the program got the gradient."""
         self.lengths: list[Any] = []
-        """Of its gradient, as its optimizer takes it."""
+        """Length of the weight's gradient at each update, as the optimizer takes it."""
         self.taken: list[Any] = []
         """Some numbers of these gradients."""
         self._handles = [

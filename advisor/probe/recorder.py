@@ -24,7 +24,7 @@ PASS_ENDED = -1.0
 LENGTH = ".length"
 """Ending of an argument's name among a call's numbers: its size beside the batch."""
 ROW = ".row"
-"""The same for the row of a larger array at which a tensor begins, as a slice does."""
+"""Ending of an argument's name: the row of a larger array at which it begins, as a slice does."""
 SETTING_UP = 2
 """Batches or forwards while a program may still compile."""
 

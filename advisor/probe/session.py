@@ -182,7 +182,7 @@ class Session:
         self.gradient_parts: dict[int, list[int]] = {}
         """By optimizer: weights with a gradient at each of its first steps."""
         self.watched: list[Any] = []
-        """Those of them that are still looked at."""
+        """Weights whose edits are still watched (`own_edits`)."""
         self.rows_left = ROWS
         """Rows of calls that may still be told, where no loader feeds them."""
         self.losses_seen = 0

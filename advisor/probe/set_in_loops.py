@@ -57,7 +57,7 @@ def around(state: Settable) -> tuple[set[str], set[str]]:
 
 
 def inside(state: Settable) -> set[str]:
-    """The same names for the loop whose pass is about to begin.
+    """Names that are set in the loop whose pass is about to begin.
 
     That is the loop at the line at which the innermost function of the program waits, or the
     next one in it. A generator and an iterator's method are driven by a loop of their caller's.

@@ -300,7 +300,7 @@ def state_of(session: Session, dataset: Any, collate: Any) -> dataset_state.Stat
 
 
 def _state_of_fetcher(session: Session, fetcher: Any) -> dataset_state.State:
-    """The same, and random generators that lie in a stream's running code."""
+    """State of a fetcher's data, and random generators that lie in a stream's running code."""
     state = state_of(session, fetcher.dataset, fetcher.collate_fn)
     iterator = getattr(fetcher, "dataset_iter", None)
     if iterator is not None:

@@ -72,15 +72,19 @@ class Side(Part):
     """One configuration, before or after. Null: not measured."""
 
     units_per_s: float | None = None
+    """Units of finished work a second, end to end."""
     units_per_s_low: float | None = None
+    """Lower 95 % bound of that rate, or the slowest of few processes; null for one process."""
     units_per_s_high: float | None = None
+    """Upper 95 % bound of that rate, or the fastest of few processes; null for one process."""
     tokens_per_s: float | None = None
     peak_mem_gib: float | None = None
+    """Peak of live tensors on the device; without a device, of the memory of all processes."""
     gpu_mem_used_gib: float | None = None
     """Peak of all that the program's allocator held on the card, freed blocks included."""
     quality: dict[str, float] = Field(default_factory=dict)
     gpu_util_pct: float | None = None
-    """NVML's utilisation."""
+    """Share of time with any kernel at work on the card, as NVML tells it, in percent."""
     figures: dict[str, float] = Field(default_factory=dict)
     """Every metric that can be aimed at or bounded, by name and in its unit."""
     batch: float | None = None
@@ -96,7 +100,7 @@ class TrialEntry(Part):
     purpose: str
     label: str
     beside: str = ""
-    """Its changed settings other than batches: `workers 1`."""
+    """Settings of the trial that differ from the original, but for batches: `workers 1`."""
     outcome: str
     """`ok`, or the failure's kind."""
     units_per_s: float | None = None
@@ -150,7 +154,7 @@ class QualityEntry(Part):
     """Judgement of a quality measure of one candidate."""
 
     candidate: str
-    """Its label."""
+    """Label of the judged changes: `batch 8`."""
     judgement: QualityJudgement
 
 
@@ -212,7 +216,7 @@ class LeftOutEntry(Part):
     """What ran faster in one run, and is neither written nor suggested."""
 
     label: str
-    """Its changes."""
+    """Changes that ran faster: `precision bf16`."""
     ratio: float
     """Gain of that run over the best before it."""
     cause: LeftOutCause
@@ -266,7 +270,7 @@ class Report(Part):
     """Processes used by this call."""
     wall_s: float
     config: str
-    """Its path; empty where a command alone was tuned."""
+    """Path of the tuned config; empty where a command alone was tuned."""
     tuned_command: str | None = None
     """Set when knobs of the command line were changed."""
     written: str | None = None
@@ -320,7 +324,7 @@ class Report(Part):
     constraints: list[str] = Field(default_factory=list)
     """Bounds that had to hold beside it."""
     restored_constraints: list[str] = Field(default_factory=list)
-    """Those that the original broke and the result keeps."""
+    """Constraints that the original broke and the result keeps."""
     trials: list[TrialEntry] = Field(default_factory=list)
     candidate: CandidateEntry | None = None
     """The best candidate, where nothing is proven."""

@@ -60,7 +60,7 @@ class FinishedTuning:
     target: Target
     wall_s: float
     words: tuple[str, ...] = ()
-    """Those of the call, without its budget."""
+    """Words of the call as typed, without its budget: a next command repeats them."""
 
     @property
     def subject(self) -> str:

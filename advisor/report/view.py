@@ -35,8 +35,9 @@ OF_UPDATES = ("grad_accum", "grad_checkpoint", "fused_kernels")
 TRADED = {"numeric": "rounding changes", "quality": "the product changes"}
 """What a change within a declared tolerance does to results, by its class."""
 UNSEEN = "its work showed no difference"
+"""What a table says of a setting whose effect is not seen in the work itself."""
 OTHER_DRAWS = "same distribution; random draws may differ"
-"""Of a program whose items could not be told apart; the second of an inference's batch."""
+"""What it says of the batch of an inference whose items could not be told apart."""
 ALWAYS_SHOWN = "energy"
 """Metric shown wherever measured; others if asked for."""
 OUTCOME_ORDER = ("changed", "advised", "kept", "ignored", "skipped", "refused", "listed")

@@ -46,7 +46,7 @@ ALONE_COLLECTIVES = 0.5
 LARGEST_BYTES = 16 << 20
 """A longer record is not read."""
 Count = Annotated[int, Field(ge=0, le=1 << 53)]
-"""Of steps and the like: a float holds it exactly."""
+"""Number of steps and the like: a float holds it exactly."""
 Ranks = Annotated[int, Field(ge=1, le=1 << 24)]
 """The largest machines have fewer than a million cards."""
 State = Literal["booted", "torch", "stepping", "aside", "stopped", "exited"]
@@ -99,7 +99,7 @@ class ProcessRecord:
     """Optimizer steps, else loader batches or root forwards, whichever are more."""
     optimizers_built: Count = 0
     whole_steps: Count = 0
-    """Finished ones; an update may have many passes."""
+    """Finished steps; an update may have many passes."""
     last_step_time: Moment | None = None
     rank: Count = 0
     world_size: Ranks = 1

@@ -39,7 +39,7 @@ class FileTree:
     def __init__(self) -> None:
         self._owner = os.geteuid(), os.getegid()
         self.owns_all = keeps_all_users()
-        """Of a root for whom all users exist here: nothing is foreign."""
+        """True for a root for whom all users exist here: nothing is foreign."""
 
     def folders(self, path: str) -> list[str]:
         """Folders in a folder, one more than FOLDERS_LIMIT at most."""

@@ -25,7 +25,7 @@ class SandboxPolicy:
     passes: tuple[str, ...] = ()
     """Folders really written to: the trial's own."""
     filled: tuple[str, ...] = ()
-    """Those of `passes` that are the user's, for downloads; changes in them are listed."""
+    """Folders of `passes` that are the user's, for downloads; changes in them are listed."""
     sealed: tuple[str, ...] = ()
     """Places in `passes` shown read-only by an overlay."""
     caches: tuple[tuple[str, str], ...] = ()

@@ -43,7 +43,7 @@ class Outside(NamedTuple):
     abstract: str
     """Name of a socket without a file."""
     port: int
-    """Of a server on this host's own loopback; 0 without one."""
+    """Port of a server on this host's own loopback; 0 without one."""
     ipc: int
     """Number of the space of System V's memory and of queues."""
     device: int = 0

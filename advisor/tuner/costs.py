@@ -17,7 +17,7 @@ class ProcessCosts:
     seconds: tuple[float, ...] = ()
     """Seconds of the budget that each took, waits and preparation included."""
     delays: tuple[float, ...] = ()
-    """Those seconds over the wall time of the process itself, 1 without any delay."""
+    """Each one's seconds over the wall time of the process itself: 1 without any delay."""
 
     @property
     def price_s(self) -> float:

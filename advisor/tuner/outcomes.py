@@ -99,7 +99,7 @@ class LeftOut(NamedTuple):
     what: str
     """Label of its changes."""
     gain: float
-    """Of one run, over the best so far."""
+    """Ratio of the rates of one run and of the best so far."""
     cause: LeftOutCause
     why: str
     """Reason against it, as it follows `in one run`: `. It would do other work.`"""
@@ -117,7 +117,7 @@ class NearMiss(NamedTuple):
     knob: Knob
     value: JsonScalar
     gain: float
-    """Of one run, over the best so far."""
+    """Ratio of the rates of one run and of the best so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,9 +132,9 @@ class Suggestion:
     reason: str
     """Sentences for the report, without the gain."""
     less: "Suggestion | None" = None
-    """The same without its last step, to fall back on; None: it has one step."""
+    """This suggestion without its last step, to fall back on; None: it has one step."""
     outcome: Comparison | None = None
-    """Its rounds; None: not compared."""
+    """Rounds of the suggestion; None: not compared."""
     unfinished: bool = False
     """It was faster in its rounds, which were fewer than a proof takes."""
 
@@ -146,11 +146,11 @@ class QualityLog:
     reference: tuple[tuple[str, float], ...] = ()
     """Figures from which later calls count what is spent of each tolerance."""
     before: tuple[tuple[str, float], ...] = ()
-    """Those of the original; empty: it did not run the quality command."""
+    """Figures of the original; empty: it did not run the quality command."""
     compared: tuple[tuple[str, float], ...] = ()
-    """Those of `best` with the seeds and items of `after`."""
+    """Figures of `best` with the seeds and items of `after`."""
     after: tuple[tuple[str, float], ...] = ()
-    """Those of the latest candidate that was confirmed to be inside its tolerance."""
+    """Figures of the latest candidate that was confirmed to be inside its tolerance."""
     judgements: tuple[tuple[str, QualityJudgement], ...] = ()
     """What was judged of each candidate, by its label."""
     best: Candidate | None = None

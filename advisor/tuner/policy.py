@@ -196,7 +196,7 @@ REPEATING_BELOW = 0.85
 """Share of different items below which items repeat: two workers that yield the same give 0.5,
 and draws with replacement vary by a few percent."""
 DRAWN_REPEATING_BELOW = 0.75
-"""The same where the original's own items repeat, as by draws with replacement."""
+"""Share below which items repeat where the original's own do, as by draws with replacement."""
 ALL_DIFFERENT_FROM, FEW_KINDS = 0.9, 64
 """Share of different items of an original that repeats none, and items below which it is chance
 how many kinds of a few came."""

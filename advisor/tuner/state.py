@@ -67,7 +67,7 @@ class TunerState:
     costs: ProcessCosts = field(default_factory=ProcessCosts)
     best: Candidate = field(default_factory=Candidate)
     best_run: Run | None = None
-    """Its run that was adopted, or the best of its rounds; None: the original is best."""
+    """Run by which `best` was adopted, or the best of its rounds; None: the original is best."""
     verdicts: tuple[KnobVerdict, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     confirmations: tuple[Comparison, ...] = ()
@@ -158,7 +158,10 @@ class TunerState:
         return self.noise_of(Candidate())
 
     def noise_of(self, candidate: Candidate) -> float:
-        """The same of a candidate by its latest rounds; of the original where it has too few."""
+        """Relative spread between equal processes of a candidate, by its latest rounds.
+
+        That of the original where it has too few.
+        """
         compared = self.confirmation_runs(candidate)
         runs = compared if len(compared) > 1 else self.steady_originals
         return noise_band([run.windows or (run.units_per_s,) for run in runs]) or 0.0
