@@ -200,7 +200,12 @@ class Imported:
     A package of `AT_ONCE` brings back all of its own, first those that somebody waits for by name.
     """
 
-    AT_ONCE: ClassVar = {"torch._dynamo": ("torch._dynamo.eval_frame",), "torch": ("torch.cuda",)}
+    AT_ONCE: ClassVar = {
+        "torch._dynamo": ("torch._dynamo.eval_frame",),
+        "torch": ("torch.cuda",),
+        "concurrent.futures": ("concurrent.futures.thread",),
+        "multiprocessing": ("multiprocessing.process",),
+    }
     """The inner ones first."""
 
     def __init__(self, done: dict[str, types.ModuleType]) -> None:

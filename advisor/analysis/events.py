@@ -243,6 +243,8 @@ class EventLog:
     """Numbers of a call's rows, by its end; of the first calls without a loader."""
     warm_until: float = 0.0
     """A one-time cost was paid until then."""
+    ahead_since: float | None = None
+    """Since when threads or pools of the program's own were at work, if before the first step."""
     validations: list[Span] | None = None
     """Stretches of a training, where the log is only of these."""
     unread: int = 0
@@ -383,6 +385,9 @@ class EventReader:
             getattr(log, READERS[name].into).append(typed_event)
         elif name == "warm":
             log.warm_until = _TIME.validate_python(first, strict=True)
+        elif name == "ahead":
+            since = _TIME.validate_python(first, strict=True)
+            log.ahead_since = min(since, since if log.ahead_since is None else log.ahead_since)
         elif name == "clock":
             log.clock = _CLOCK.validate_python(first, strict=True)
         elif not bounded(more):

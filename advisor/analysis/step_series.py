@@ -96,10 +96,15 @@ class StepSeries:
         """The same with a first step from `asked`, of as many units as the step behind it.
 
         Steps of a training begin with the end of an update, so their first one has no time of its
-        own. Where the first bound is no later than `asked`, nothing is missing.
+        own. Where the first bound is no later than `asked`, nothing is missing. The first of a
+        loader's batches begins as it is asked for, and is only made longer.
         """
         if not self.units or asked >= self.bounds[0]:
             return self
+        if self.kind == LOADER:
+            start = self.clock[0] - (self.bounds[0] - asked)
+            bounds, clock = [asked, *self.bounds[1:]], [start, *self.clock[1:]]
+            return replace(self, bounds=bounds, clock=clock)
         return replace(
             self,
             bounds=[asked, *self.bounds],

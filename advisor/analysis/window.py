@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from statistics import median
+from statistics import mean, median
 
 from advisor.analysis.device_time import DeviceClock
 from advisor.analysis.events import EventLog, typed
@@ -142,7 +142,9 @@ def warm_up(log: EventLog, series: StepSeries, measure_s: float) -> int:
 
     Steps that are slow for any other reason are taken off in blocks, as long as the first block
     is slower than those behind it. A block spans two rounds of the workers, since within a round
-    one step waits and the others do not. The forwards of a sampler wait for none of them.
+    one step waits and the others do not. The forwards of a sampler wait for none of them. Where
+    threads of the program's own may have loaded ahead, how much is not known: there first blocks
+    that are faster than what follows are taken off as well.
     """
     facts, clock = log.loader(series.loader), series.clock
     workers = facts.workers
@@ -159,10 +161,14 @@ def warm_up(log: EventLog, series: StepSeries, measure_s: float) -> int:
             discard = min(discard, max(3, workers + 2, bisect.bisect_left(clock, limit)))
     first = max(discard, bisect.bisect_left(series.bounds, log.warm_until))
     size = 5 if series.kind == FORWARD else max(5, 2 * workers)
+    loaded_ahead = _own_ahead_since(log, series) is not None
     blocks = [
         clock[k + size] - clock[k] for k in range(first, series.steps - size + 1, size)
     ]
-    while len(blocks) >= 4 and blocks[0] > SETTLED * median(blocks[1:]):
+    while len(blocks) >= 4 and (
+        blocks[0] > SETTLED * median(blocks[1:])
+        or (loaded_ahead and blocks[0] * SETTLED < mean(blocks[1:]))
+    ):
         first += size
         del blocks[0]
     return first
@@ -250,8 +256,9 @@ def _everything(
         steady = min(steady, max(1 if done > 1 else 0, done // 4))
     multiple = burst(log, series)
     first = steady + (done - steady) % multiple if done - steady > 2 * multiple else steady
-    if log.ended and first < _loaded_ahead(log, series):
-        return _whole_run(log, series)
+    own_since = _own_ahead_since(log, series)
+    if log.ended and (own_since is not None or first < _loaded_ahead(log, series)):
+        return _whole_run(log, series, own_since)
     window = Window(series, first, done)
     if steady != wanted:
         window.notes.append(
@@ -270,18 +277,41 @@ def _loaded_ahead(log: EventLog, series: StepSeries) -> int:
     return math.ceil(facts.workers * prefetch / (series.batches_per_step or 1.0))
 
 
-def _whole_run(log: EventLog, series: StepSeries) -> Window:
-    """Window of a run that ended before the batches that its workers had loaded ahead were used up.
+def _own_ahead_since(log: EventLog, series: StepSeries) -> float | None:
+    """Since when threads of the program's own may have loaded ahead of the steps; None: none did.
+
+    A sampler's forwards and a library's generation are long for other reasons than their data.
+    Where a DataLoader gives the working thread its batches, only threads that began with its
+    first one can be its dataset's.
+    """
+    since = log.ahead_since
+    if since is None or series.iterative or series.kind == GENERATION:
+        return None
+    if series.loader is None or log.loader(series.loader).other_thread:
+        return since
+    return since if since >= _first_asked(log, series) else None
+
+
+def _first_asked(log: EventLog, series: StepSeries) -> float:
+    """When the first batch of the series was asked of a loader; infinite without one."""
+    starts = (fetch.start for fetch in log.fetches if fetch.loader in series.loaders)
+    return min(starts, default=math.inf)
+
+
+def _whole_run(log: EventLog, series: StepSeries, own_since: float | None) -> Window:
+    """Window of a run that ended before the batches that were loaded ahead were used up.
 
     Those came as fast as the model took them: 1,500 items in two batches, loaded at 250 a second,
     had a rate of 1,500. Their loading has to count, so the window begins where the first batch was
-    asked for. What the start of the workers and the first steps take counts along.
+    asked for, or with the threads of the program's own that loaded. What the start of the workers
+    and the first steps take counts along.
     """
-    asked = [fetch.start for fetch in log.fetches if fetch.loader in series.loaders]
-    series = series.begun(min(asked)) if asked else series
+    begin = min(_first_asked(log, series), math.inf if own_since is None else own_since)
+    series = series.begun(begin)
     window = Window(series, 0, series.steps, whole_run=True)
+    by = "its workers" if own_since is None else "its own threads"
     window.notes.append(
-        f"the program ended by itself after {series.steps} steps, whose batches its workers may "
+        f"the program ended by itself after {series.steps} steps, whose batches {by} may "
         "have loaded ahead. The rate is that of the whole run, its start included"
     )
     return window

@@ -14,6 +14,7 @@ import contextlib
 import math
 import secrets
 import shlex
+import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -63,6 +64,8 @@ DEFAULT_BUDGET_S = 600.0
 """Budget where none is given."""
 LATE_S, LATE_SHARE = 0.5, 0.1
 """Time behind the last step that head may take longer than base: in seconds, and of its steps."""
+LATE_LOOKS = 2
+"""Runs of each arm that tell it: a keep needs seven pairs, so none comes before."""
 OUTPUT_TIE = 0.01
 """Relative difference of equal inputs' outputs by rounding, as in an inference's results."""
 
@@ -257,7 +260,7 @@ class Judge:
             )
             yield RefereeVerdict(ruling="drop", cause="other-outputs", reason=reason)
         # last: it alone is told by a clock, which a stall moves, too
-        if late := later_end(base[-1], head[-1]):
+        if late := later_end(base, head):
             yield RefereeVerdict(ruling="drop", cause="work-after-the-steps", reason=late)
 
 
@@ -277,19 +280,24 @@ def smaller_model(base: Effects, head: Effects) -> str:
     return f"the model has {head.all_parameters:,} parameters, and {base.all_parameters:,} in base"
 
 
-def later_end(base: Run, head: Run) -> str:
+def later_end(base: Sequence[Run], head: Sequence[Run]) -> str:
     """Sentence on work put off until the last step is over; empty if there is none.
 
     A rate counts the time of the steps. Only runs that went to their own end show what came later.
+    A stall of the machine may come there, too, so one run of an arm tells nothing: of two the
+    kinder one counts on either side, of more the median.
     """
-    if not base.to_its_end or not head.to_its_end:
+    base_s, head_s = (
+        [run.wall_s - run.window_ended_s for run in runs if run.to_its_end and run.window_ended_s is not None]
+        for runs in (base, head)
+    )
+    if min(len(base_s), len(head_s)) < LATE_LOOKS:
         return ""
-    if base.window_ended_s is None or head.window_ended_s is None:
+    before_s, after_s = statistics.median_high(base_s), statistics.median_low(head_s)
+    steps_s = head[-1].window_end - head[-1].window_start
+    if after_s - before_s <= max(LATE_S, LATE_SHARE * steps_s):
         return ""
-    base_s, head_s = (run.wall_s - (run.window_ended_s or 0.0) for run in (base, head))
-    if head_s - base_s <= max(LATE_S, LATE_SHARE * (head.window_end - head.window_start)):
-        return ""
-    return f"it works for {head_s:.1f} s after its last step, and base for {base_s:.1f} s"
+    return f"it works for {after_s:.1f} s after its last step, and base for {before_s:.1f} s"
 
 
 def outputs_apart(base: Sequence[Run], head: Run) -> float | None:

@@ -17,7 +17,7 @@ import signal
 import sys
 from typing import Any, Callable
 
-from . import env_propagation
+from . import env_propagation, own_threads
 from .guard import SAVER_MODULES, Guard
 from .recorder import VERSION, write_whole
 from .session import Session
@@ -65,6 +65,7 @@ def start(spec_path: str) -> None:
             module, session
         ),
         compiler: lambda module: _part("module_hooks").shield_compiled(module, session),
+        **own_threads.actions(session),
     }
     when_imported(actions)
 

@@ -26,6 +26,7 @@ from . import (
     diagnostics,
     module_hooks,
     overrides,
+    own_threads,
     record,
     training_hooks,
     work_facts,
@@ -80,6 +81,7 @@ def _tick(session: Session, now: float) -> None:
     began = session.state != "stepping" and recorder.at_work()
     if began:
         session.state = "stepping"
+        session.attempt(own_threads.look, session)
     if session.target is not None:
         kind, count = session.target
         if recorder.counts[kind] >= count:

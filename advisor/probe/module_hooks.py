@@ -14,7 +14,7 @@ import threading
 import types
 from typing import Any, Callable, NamedTuple
 
-from . import batch_limits, mixed_losses, module_facts
+from . import batch_limits, mixed_losses, module_facts, own_threads
 from .clocks import clock
 from .module_facts import LOOKS, Module
 from .session import Session
@@ -268,6 +268,8 @@ def _enter(session: Session, module: Any) -> Module | None:
     """
     entry: Module | None = session.modules_by_id.get(id(module))
     if entry is None or entry.module() is not module:
+        if session.own_work:
+            session.attempt(own_threads.look, session)
         entry = module_facts.register(session, module)
     if not entry.parameters and session.heavy_modules:
         return None

@@ -7,11 +7,13 @@ of the work is held in `test_referee_work.py`.
 import json
 import math
 import shlex
+from dataclasses import replace
 from typing import Any
 
 import jsonschema
 import pytest
 
+from advisor.gate.referee import later_end
 from advisor.gate.sequential_test import (
     DROPPED_BY_CHANCE,
     KEPT_BY_CHANCE,
@@ -19,7 +21,9 @@ from advisor.gate.sequential_test import (
     RULING_LOOKS,
     keep_or_drop,
 )
+from advisor.model import Run
 from tests.gate.repos import ROOT, STEADY, Repo
+from tests.support.simulator.bounds import a_run
 
 SCHEMA = json.loads((ROOT / "docs" / "referee.schema.json").read_text())
 COMMAND = ("--", "python", "bench.py")
@@ -114,6 +118,29 @@ def test_a_change_is_ruled_on_at_the_looks_alone(gains, ruling, pairs) -> None:
     decision = keep_or_drop(gains, WANTED)
     assert decision.ruling == ruling
     assert decision.gain.n == pairs
+
+
+def ended(late_s: float | None) -> Run:
+    """A run of 3 s of steps that worked for `late_s` after them; None: it was cut."""
+    after = {"to_its_end": late_s is not None, "window_ended_s": 4.0, "wall_s": 4.0 + (late_s or 0)}
+    return replace(a_run(0.0), **after)
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "late"),
+    [
+        ([0.2, 0.2], [3.2, 3.2], True),
+        ([0.2], [3.2], False),  # one run may have been stalled
+        ([0.2, 0.2], [3.2, 0.2], False),
+        ([0.2, 3.2], [3.2, 3.2], False),
+        ([0.2, 0.3, 0.2], [3.2, 0.2, 3.2], True),  # as most are
+        ([0.2, 0.2], [0.6, 0.6], False),
+        ([0.2, 0.2], [None, None], False),
+        ([0.0, 0.0], [3.0, 3.0], True),
+    ],
+)
+def test_work_after_the_steps_is_told_by_two_runs_of_each_arm(base, head, late) -> None:
+    assert bool(later_end(*([ended(each) for each in arm] for arm in (base, head)))) is late
 
 
 def test_what_an_early_look_decided_stays() -> None:

@@ -63,6 +63,24 @@ def test_a_pass_that_workers_loaded_ahead_is_no_faster_than_they_load(tmp_path) 
     assert any("whole run" in note for note in reading.notes)
 
 
+@pytest.mark.parametrize("does", ["train", "rate"])
+@pytest.mark.parametrize("how", ["thread", "process", "executor", "pool", "dataset"])
+def test_a_pass_that_its_own_threads_loaded_ahead_is_no_faster_than_they_load(
+    tmp_path, how, does
+) -> None:
+    """They began before the first step, and ten batches were ready when it came."""
+    reading = python(tmp_path, "own_queue.py", how, does, "10", "0.05", "0.6").measured
+    assert reading.units_per_s <= 32 / 0.05
+    assert any("whole run" in note for note in reading.notes)
+
+
+@pytest.mark.parametrize("does", ["train", "rate"])
+def test_batches_that_own_threads_had_ready_are_warm_up_of_a_longer_run(tmp_path, does) -> None:
+    """Forty of them in a moment, and then one each 30 ms, in windows of a quarter of a second."""
+    reading = python(tmp_path, "own_queue.py", "thread", does, "200", "0.03", "1.2").measured
+    assert reading.units_per_s <= 1.1 * 32 / 0.03
+
+
 def test_inference_over_a_loader(tmp_path) -> None:
     """A step is a loader batch; items are found in a dict inside a dataclass."""
     outcome = python(tmp_path, "ok_infer.py", "6", "1000")

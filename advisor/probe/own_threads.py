@@ -1,0 +1,96 @@
+"""Threads, processes and pools of the program's own, which may load batches ahead of its steps.
+
+A DataLoader tells how many batches its workers may have ready. Nothing tells it of a queue that
+the program fills by itself. So what runs the program's own functions beside it is noted as it
+begins. Work that the program waits for before its first step (it joins the thread, or shuts the
+pool down) has prepared something. Any other may have loaded ahead of the steps.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import Any, Callable
+
+from . import call_sites
+from .clocks import clock
+from .session import Patches, Session
+
+KEPT = 64
+"""Threads and pools that are noted: a program starts few of them before its steps."""
+
+Actions = dict[str, Callable[[Any], None]]
+
+
+def actions(session: Session) -> Actions:
+    """Hooks by the module of Python's that they belong to."""
+    started = functools.partial(_started, session)
+    asked = functools.partial(_asked, session)
+    return {
+        "threading": lambda module: started(module.Thread),
+        "multiprocessing.process": lambda module: started(module.BaseProcess),
+        "multiprocessing.pool": lambda module: asked(
+            module.Pool, "apply_async", "map_async", "imap", "imap_unordered"
+        ),
+        "concurrent.futures.thread": lambda module: asked(module.ThreadPoolExecutor, "submit"),
+        "concurrent.futures.process": lambda module: asked(module.ProcessPoolExecutor, "submit"),
+    }
+
+
+def look(session: Session) -> None:
+    """Before a network's first call, and as steps have begun: record since when one was at work."""
+    held, session.own_work = session.own_work, None if session.state == "stepping" else []
+    mine = threading.current_thread()  # which may be one that trains
+    since = [begun for begun, worker in held or () if worker is not mine and not _is_shut(worker)]
+    if since:
+        session.recorder.add(("ahead", min(since)))
+
+
+def _is_shut(worker: Any) -> bool:
+    """True for a pool that takes no more work."""
+    shut = any(getattr(worker, name, False) is True for name in ("_shutdown", "_shutdown_thread"))
+    return shut or getattr(worker, "_state", "RUN") != "RUN"
+
+
+def _started(session: Session, kind: Any) -> None:
+    patches = Patches()
+
+    @patches.wrap(kind, "start")
+    def start(original: Any, self: Any) -> None:
+        begun, work = clock(), getattr(self, "_target", None) or self.run  # a start forgets it
+        original(self)
+        session.attempt(_note, session, begun, self, work)
+
+    @patches.wrap(kind, "join")
+    def join(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        if session.own_work and not self.is_alive():
+            session.own_work = [each for each in session.own_work if each[1] is not self]
+
+
+def _asked(session: Session, pool: Any, *names: str) -> None:
+    for name in names:
+
+        @Patches().wrap(pool, name)
+        def ask(original: Any, self: Any, work: Any, *args: Any, **kwargs: Any) -> Any:
+            begun = clock()
+            answer = original(self, work, *args, **kwargs)
+            session.attempt(_note, session, begun, self, work)
+            return answer
+
+
+def _note(session: Session, begun: float, worker: Any, work: Any) -> None:
+    held = session.own_work
+    if held is None or len(held) == KEPT or not _is_own(work):
+        return
+    if not held or held[-1][1] is not worker:  # a pool is asked many times
+        held.append((begun, worker))
+
+
+def _is_own(work: Any) -> bool:
+    """True if a function is the program's own."""
+    while isinstance(work, functools.partial):
+        work = work.func
+    code = getattr(getattr(work, "__func__", work), "__code__", None)
+    code = code or getattr(getattr(type(work), "__call__", None), "__code__", None)
+    return code is not None and not call_sites.is_foreign(code.co_filename)
