@@ -115,5 +115,6 @@ def test_what_a_run_left_is_gone_in_the_next(repo) -> None:
         "import os\nleft = os.path.exists('left')\nopen('left', 'w').close()\n"
         "import time\ntime.sleep = (lambda s: None) if left else time.sleep\n"
     )
+    repo.env.clear()  # the best kind of isolation here: without any, what a run wrote stays
     record = judged(repo, TRAINING, cached + TRAINING, "--keep-if", "50%")
     assert record["verdict"] == "drop", record
