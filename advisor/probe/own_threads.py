@@ -92,5 +92,6 @@ def _is_own(work: Any) -> bool:
     while isinstance(work, functools.partial):
         work = work.func
     code = getattr(getattr(work, "__func__", work), "__code__", None)
-    code = code or getattr(getattr(type(work), "__call__", None), "__code__", None)
+    if code is None:  # an object that is called as a function
+        code = getattr(getattr(type(work), "__call__", None), "__code__", None)  # noqa: B004
     return code is not None and not call_sites.is_foreign(code.co_filename)
