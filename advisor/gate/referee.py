@@ -288,7 +288,11 @@ def later_end(base: Sequence[Run], head: Sequence[Run]) -> str:
     kinder one counts on either side, of more the median.
     """
     base_s, head_s = (
-        [run.wall_s - run.window_ended_s for run in runs if run.to_its_end and run.window_ended_s is not None]
+        [
+            run.wall_s - run.window_ended_s
+            for run in runs
+            if run.to_its_end and run.window_ended_s is not None
+        ]
         for runs in (base, head)
     )
     if min(len(base_s), len(head_s)) < LATE_LOOKS:
