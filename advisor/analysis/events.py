@@ -387,7 +387,9 @@ class EventReader:
             log.warm_until = _TIME.validate_python(first, strict=True)
         elif name == "ahead":
             since = _TIME.validate_python(first, strict=True)
-            log.ahead_since = min(since, since if log.ahead_since is None else log.ahead_since)
+            log.ahead_since = min(
+                since, since if log.ahead_since is None else log.ahead_since
+            )
         elif name == "clock":
             log.clock = _CLOCK.validate_python(first, strict=True)
         elif not bounded(more):

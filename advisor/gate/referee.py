@@ -301,7 +301,9 @@ def later_end(base: Sequence[Run], head: Sequence[Run]) -> str:
     steps_s = head[-1].window_end - head[-1].window_start
     if after_s - before_s <= max(LATE_S, LATE_SHARE * steps_s):
         return ""
-    return f"it works for {after_s:.1f} s after its last step, and base for {before_s:.1f} s"
+    return (
+        f"it works for {after_s:.1f} s after its last step, and base for {before_s:.1f} s"
+    )
 
 
 def outputs_apart(base: Sequence[Run], head: Run) -> float | None:

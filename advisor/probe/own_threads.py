@@ -32,8 +32,12 @@ def actions(session: Session) -> Actions:
         "multiprocessing.pool": lambda module: asked(
             module.Pool, "apply_async", "map_async", "imap", "imap_unordered"
         ),
-        "concurrent.futures.thread": lambda module: asked(module.ThreadPoolExecutor, "submit"),
-        "concurrent.futures.process": lambda module: asked(module.ProcessPoolExecutor, "submit"),
+        "concurrent.futures.thread": lambda module: asked(
+            module.ThreadPoolExecutor, "submit"
+        ),
+        "concurrent.futures.process": lambda module: asked(
+            module.ProcessPoolExecutor, "submit"
+        ),
     }
 
 
@@ -41,14 +45,18 @@ def look(session: Session) -> None:
     """Before a network's first call, and as steps have begun: record since when one was at work."""
     held, session.own_work = session.own_work, None if session.state == "stepping" else []
     mine = threading.current_thread()  # which may be one that trains
-    since = [begun for begun, worker in held or () if worker is not mine and not _is_shut(worker)]
+    since = [
+        begun for begun, worker in held or () if worker is not mine and not _is_shut(worker)
+    ]
     if since:
         session.recorder.add(("ahead", min(since)))
 
 
 def _is_shut(worker: Any) -> bool:
     """True for a pool that takes no more work."""
-    shut = any(getattr(worker, name, False) is True for name in ("_shutdown", "_shutdown_thread"))
+    shut = any(
+        getattr(worker, name, False) is True for name in ("_shutdown", "_shutdown_thread")
+    )
     return shut or getattr(worker, "_state", "RUN") != "RUN"
 
 
@@ -57,7 +65,10 @@ def _started(session: Session, kind: Any) -> None:
 
     @patches.wrap(kind, "start")
     def start(original: Any, self: Any) -> None:
-        begun, work = clock(), getattr(self, "_target", None) or self.run  # a start forgets it
+        begun, work = (
+            clock(),
+            getattr(self, "_target", None) or self.run,
+        )  # a start forgets it
         original(self)
         session.attempt(_note, session, begun, self, work)
 
