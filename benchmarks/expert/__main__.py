@@ -13,6 +13,7 @@ may run at once, each with a GPU_ADVISOR_RUNTIME_DIR of its own.
 
 import argparse
 import json
+import math
 import os
 import re
 import shlex
@@ -61,6 +62,8 @@ class Case:
     others: Mapping[str, str] = field(default_factory=dict)
     """Further files, by path."""
     env: Mapping[str, str] = field(default_factory=dict)
+    flags: tuple[str, ...] = ()
+    """Of the call."""
 
     @property
     def command(self) -> list[str]:
@@ -260,6 +263,8 @@ class Outcome:
     seconds: float
     claimed: tuple[float, float, float | None] | None
     """Ratio and bounds of what was written; None: nothing was."""
+    told: float
+    """Gain of what was written, times that of the suggestions on top that have a patch."""
     written: float
     whole: float
     """Of what was written, with the patches of its suggestions."""
@@ -275,8 +280,10 @@ class Outcome:
 def laid_out(case: Case, folder: Path) -> Path:
     """A folder with the program and its settings as they are met."""
     folder.mkdir()
-    for name in (case.script, "body"):
-        shutil.copy(PROGRAMS / f"{name}.py", folder)
+    scripts = (f"{name}.py" for name in (case.script, "body"))
+    for script in scripts:
+        if script not in case.others:
+            shutil.copy(PROGRAMS / script, folder)
     for path, text in {**case.others, **({case.config: case.text} if case.config else {})}.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text)
@@ -325,7 +332,7 @@ def tuned(case: Case, folder: Path, budget: str) -> tuple[dict[str, Any], float]
     words = [case.config] if case.config else []
     began = time.monotonic()
     done = subprocess.run(
-        [*OPTIMIZE, *words, "--json", "--budget", budget, "--", *case.command],
+        [*OPTIMIZE, *words, *case.flags, "--json", "--budget", budget, "--", *case.command],
         cwd=folder,
         env=environment(case),
         capture_output=True,
@@ -338,8 +345,8 @@ def tuned(case: Case, folder: Path, budget: str) -> tuple[dict[str, Any], float]
     return json.loads((folder / "report.json").read_text()), seconds
 
 
-def patched(folder: Path, report: dict[str, Any]) -> list[str]:
-    """Apply the suggestions that have a patch, largest gain first; return their titles."""
+def patched(folder: Path, report: dict[str, Any]) -> list[dict[str, Any]]:
+    """Apply the suggestions that have a patch, largest gain first; return those that took."""
     applied = []
     for each in report.get("suggestions", ()):
         if not each["patch"]:
@@ -353,7 +360,7 @@ def patched(folder: Path, report: dict[str, Any]) -> list[str]:
             check=False,
         )
         if done.returncode == 0:
-            applied.append(each["title"])
+            applied.append(each)
     return applied
 
 
@@ -365,7 +372,7 @@ def run(case: Case, budget: str, rounds: int, *, only_truth: bool) -> Outcome:
         folder = laid_out(case, here / "expert")
         arms["expert"] = (expert_command(case, folder), folder)
         report: dict[str, Any] = {"verdict": "-"}
-        seconds, titles = 0.0, []
+        seconds, suggested = 0.0, []
         if not only_truth:
             folder = laid_out(case, here / "tuned")
             report, seconds = tuned(case, folder, budget)
@@ -374,7 +381,7 @@ def run(case: Case, budget: str, rounds: int, *, only_truth: bool) -> Outcome:
             if report.get("changes"):
                 shutil.copytree(folder, here / "written")
                 arms["written"] = (command, here / "written")
-            if titles := patched(folder, report):
+            if suggested := patched(folder, report):
                 arms["whole"] = (command, folder)
         rates: dict[str, list[float]] = {arm: [] for arm in arms}
         for number in range(rounds):
@@ -390,10 +397,11 @@ def run(case: Case, budget: str, rounds: int, *, only_truth: bool) -> Outcome:
         verdict=report["verdict"],
         seconds=seconds,
         claimed=(gain["ratio"], gain["low"], gain["high"]) if gain and "written" in gains else None,
+        told=math.prod(each["ratio"] for each in (gain, *(s["gain"] for s in suggested)) if each),
         written=written,
         whole=gains.get("whole", written),
         expert=gains["expert"],
-        changes=(*changes, *(f"suggested: {title}" for title in titles)),
+        changes=(*changes, *(f"suggested: {each['title']}" for each in suggested)),
     )
 
 

@@ -34,7 +34,7 @@ class Items(Dataset):
 
 
 class Device(nn.Module):
-    """A network whose call takes a launch and each item's time."""
+    """A network whose call takes a launch and each item's time, and half of both in bfloat16."""
 
     def __init__(self, launch_s: float = LAUNCH_S, item_s: float = ITEM_S) -> None:
         super().__init__()
@@ -42,7 +42,8 @@ class Device(nn.Module):
         self.launch_s, self.item_s = launch_s, item_s
 
     def forward(self, items: Tensor) -> Tensor:
-        time.sleep(self.launch_s + self.item_s * len(items))
+        half = torch.is_autocast_enabled("cpu")
+        time.sleep((self.launch_s + self.item_s * len(items)) * (0.5 if half else 1.0))
         return self.layer(items / 97.0)
 
 
@@ -61,23 +62,34 @@ class Clock:
 
 def train(batch_size: int, num_workers: int, accumulation: int = 1, load_s: float = LOAD_S) -> None:
     """A training of one pass."""
-    model, clock = Device(), Clock()
+    fit(DataLoader(Items(load_s), batch_size=batch_size, num_workers=num_workers), accumulation)
+
+
+def fit(
+    loader: DataLoader, accumulation: int = 1, passes: int = 1, model: nn.Module | None = None
+) -> None:
+    """Train over the items of `loader`."""
+    model, clock = model or Device(), Clock()
     optimizer = torch.optim.SGD(model.parameters(), 0.001)
-    loader = DataLoader(Items(load_s), batch_size=batch_size, num_workers=num_workers)
-    for number, items in enumerate(loader, 1):
-        loss = (model(items) - items.mean(1, keepdim=True) / 97.0).square().mean() / accumulation
-        loss.backward()
-        if number % accumulation == 0:
-            optimizer.step()
-            optimizer.zero_grad()
-        clock.tick(len(items))
+    for _ in range(passes):
+        for number, items in enumerate(loader, 1):
+            loss = (model(items) - items.mean(1, keepdim=True) / 97.0).square().mean()
+            (loss / accumulation).backward()
+            if number % accumulation == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+            clock.tick(len(items))
     clock.stop()
 
 
 def predict(batch_size: int, num_workers: int, load_s: float = LOAD_S) -> None:
     """An inference over all items."""
-    model, clock, total = Device().eval(), Clock(), 0.0
-    loader = DataLoader(Items(load_s), batch_size=batch_size, num_workers=num_workers)
+    score(DataLoader(Items(load_s), batch_size=batch_size, num_workers=num_workers))
+
+
+def score(loader: DataLoader, model: nn.Module | None = None) -> None:
+    """Apply a network to the items of `loader`."""
+    model, clock, total = (model or Device()).eval(), Clock(), 0.0
     with torch.no_grad():
         for items in loader:
             total += float(model(items).sum())
