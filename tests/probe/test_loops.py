@@ -63,8 +63,17 @@ def test_a_pass_that_workers_loaded_ahead_is_no_faster_than_they_load(tmp_path) 
     assert any("whole run" in note for note in reading.notes)
 
 
-@pytest.mark.parametrize("does", ["train", "rate"])
-@pytest.mark.parametrize("how", ["thread", "process", "executor", "pool", "dataset"])
+@pytest.mark.parametrize(
+    ("how", "does"),
+    [
+        ("thread", "train"),
+        ("thread", "rate"),
+        ("process", "train"),
+        ("executor", "rate"),
+        ("pool", "train"),
+        ("dataset", "rate"),
+    ],
+)
 def test_a_pass_that_its_own_threads_loaded_ahead_is_no_faster_than_they_load(
     tmp_path, how, does
 ) -> None:
@@ -74,10 +83,9 @@ def test_a_pass_that_its_own_threads_loaded_ahead_is_no_faster_than_they_load(
     assert any("whole run" in note for note in reading.notes)
 
 
-@pytest.mark.parametrize("does", ["train", "rate"])
-def test_batches_that_own_threads_had_ready_are_warm_up_of_a_longer_run(tmp_path, does) -> None:
+def test_batches_that_own_threads_had_ready_are_warm_up_of_a_longer_run(tmp_path) -> None:
     """Forty of them in a moment, and then one each 30 ms, in windows of a quarter of a second."""
-    reading = python(tmp_path, "own_queue.py", "thread", does, "200", "0.03", "1.2").measured
+    reading = python(tmp_path, "own_queue.py", "thread", "train", "200", "0.03", "1.2").measured
     assert reading.units_per_s <= 1.1 * 32 / 0.03
 
 
