@@ -47,7 +47,7 @@ class Case:
     needs: str | None = None
     """Framework that has to be installed."""
     nightly: bool = False
-    """Takes half a minute or more, and differs from another one only in its launcher."""
+    """Takes half a minute or more; `test_loops` has two ranks and `test_ranks` the launcher."""
 
 
 LOOPS = {
@@ -73,7 +73,7 @@ ALONE = (
 TORCHRUN = "-m torch.distributed.run --nproc-per-node 2 --master-port {port}"
 LAUNCH = "-m accelerate.commands.launch --cpu --num_processes 1"
 SEVERAL = (
-    Case(f"{TORCHRUN} ok_ranks.py", 20, ranks=2),
+    Case(f"{TORCHRUN} ok_ranks.py", 20, ranks=2, nightly=True),
     Case("ok_ranks.py spawn", 20, ranks=2, nightly=True),
     Case(f"{LAUNCH} {CV}", 16, needs="accelerate", nightly=True),
 )
