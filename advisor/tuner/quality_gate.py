@@ -343,7 +343,7 @@ def rounds_to_confirm(
     if not seeds_followed(state, reference):
         others = state.context.workload.confirm_quality_command is not None
         return (1, "") if others else (0, SEEDS_IGNORED)
-    rounds = 2
+    rounds = policy.GOOD_QUALITY_PAIRS if reference.runs else policy.FEWEST_ROUNDS
     for judgement in screening.judgements:
         spread, room = spread_and_room(state, reference, screening.pairs, judgement)
         most = policy.MOST_QUALITY_PAIRS
@@ -429,7 +429,7 @@ def run_seeds(
 ) -> Trials[tuple[tuple[Run, ...], Missing | None]]:
     """Quality runs with choosing seeds from `first`, and why some are missing.
 
-    `more`: runs of another variant without which these are worth nothing.
+    `more`: further ones without which these are worth nothing, as those that confirm.
     """
     runs: list[Run] = []
     for repeat in range(first, first + count):
@@ -476,7 +476,7 @@ def measure_reference(state: TunerState) -> Trials[Reference | Missing]:
     if state.quality.best == free.candidate:
         return state, reference_of(state, free, state.quality.runs)
     state, (runs, missing) = yield from run_seeds(
-        state, free, policy.REFERENCE_RUNS, more=1
+        state, free, policy.REFERENCE_RUNS, more=policy.FEWEST_QUALITY_PAIRS
     )
     if not runs:
         return state, missing or NOTHING_TO_COMPARE
