@@ -166,8 +166,8 @@ QUALITY_RUN_PROCESSES = 3.0
 REFERENCE_RUNS = 2
 """Seeds of the reference: the fewest that show what a seed changes.
 
-With three, and as few as two pairs that confirm, a candidate far inside its tolerance took one pair
-more and failed in 5 to 8 % of calls: two pairs have Student's bound of 12.7. See GOOD_QUALITY_PAIRS.
+With three, and as few as two pairs that confirm, a candidate far inside its tolerance took a pair
+more and failed in 5 to 8 % of calls: two pairs have Student's bound of 12.7.
 """
 GOOD_QUALITY_PAIRS = 4
 """Fewest pairs that are planned to confirm a candidate.
