@@ -83,9 +83,10 @@ def _asked(session: Session, pool: Any, *names: str) -> None:
     for name in names:
 
         @Patches().wrap(pool, name)
-        def ask(original: Any, self: Any, work: Any, *args: Any, **kwargs: Any) -> Any:
+        def ask(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
             begun = clock()
-            answer = original(self, work, *args, **kwargs)
+            answer = original(self, *args, **kwargs)
+            work = args[0] if args else kwargs.get("func")
             session.attempt(_note, session, begun, self, work)
             return answer
 
