@@ -21,7 +21,7 @@ Values = Mapping[str, tuple[float, ...]]
 Pair = tuple[Values, Values]
 """Original's and candidate's run, with one seed."""
 
-Stage = Literal["chosen", "confirmed"]
+QualityStage = Literal["chosen", "confirmed"]
 FEWEST_LOSSES = 8
 """Losses that both runs must have told before their courses are compared."""
 LARGEST = 1e100
@@ -46,7 +46,7 @@ class QualityJudgement:
     """Seeds that were different in what came out."""
     items: int
     """Figures of a run that could be paired."""
-    stage: Stage
+    stage: QualityStage
     within: bool
     """Chosen: the value is inside the limit. Confirmed: the whole of its bounds is, and they are
     no wider than the tolerance."""
@@ -135,7 +135,7 @@ def rounds_needed(spread: float, gap: float, limit: int) -> int | None:
 def judge(
     measures: Mapping[str, QualityMeasure],
     pairs: Sequence[Pair],
-    stage: Stage,
+    stage: QualityStage,
     spent: Mapping[str, float] | None = None,
 ) -> list[QualityJudgement]:
     """Judge each declared measure over `pairs`.
@@ -149,7 +149,11 @@ def judge(
 
 
 def _judged(
-    name: str, measure: QualityMeasure, pairs: Sequence[Pair], stage: Stage, spent: float
+    name: str,
+    measure: QualityMeasure,
+    pairs: Sequence[Pair],
+    stage: QualityStage,
+    spent: float,
 ) -> QualityJudgement:
     """Judgement of one measure.
 
@@ -227,7 +231,7 @@ def measure_key(measures: Mapping[str, QualityMeasure], command: tuple[str, ...]
 
 
 def judge_drift(
-    drifts: Sequence[Sequence[float]], tolerance: float, stage: Stage
+    drifts: Sequence[Sequence[float]], tolerance: float, stage: QualityStage
 ) -> QualityJudgement:
     """Judge relative differences of losses or outputs, either way, by pair and step."""
     finite = all(math.isfinite(drift) for pair in drifts for drift in pair) and all(drifts)

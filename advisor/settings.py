@@ -110,8 +110,8 @@ def _parsed_tolerance(text: str | float) -> str:
     return value
 
 
-Text = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$")]
-Command = Annotated[Text, AfterValidator(_parsed_command)]
+PlainText = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$")]
+Command = Annotated[PlainText, AfterValidator(_parsed_command)]
 Regex = Annotated[str, AfterValidator(parsed_regex)]
 NumberRegex = Annotated[str, AfterValidator(_parsed_number_regex)]
 Tolerance = Annotated[
@@ -122,8 +122,8 @@ ObjectiveName = Annotated[
     AfterValidator(_known_objective),
     Field(json_schema_extra={"enum": list(OBJECTIVES)}),
 ]
-Bound = Annotated[Text, AfterValidator(lambda text: parse_constraint(text).text)]
-Variables = dict[Annotated[str, StringConstraints(pattern=r"^[^=\x00]+$")], Text]
+BoundText = Annotated[PlainText, AfterValidator(lambda text: parse_constraint(text).text)]
+Variables = dict[Annotated[str, StringConstraints(pattern=r"^[^=\x00]+$")], PlainText]
 Duration = Annotated[
     float, BeforeValidator(parse_duration_s, json_schema_input_type=float | str)
 ]
@@ -185,7 +185,7 @@ class GateLimits(_Table):
     """Largest growth of the energy that one unit takes."""
     latency_p95: Share | None = Field(default=None, gt=0)
     """Largest growth of the 95th percentile of the time of a batch."""
-    benchmarks: dict[Text, Share] = Field(default_factory=dict)
+    benchmarks: dict[PlainText, Share] = Field(default_factory=dict)
     """Largest change for the worse of single benchmarks, by their names in the suite."""
 
     def shares(self) -> dict[str, float]:
@@ -206,7 +206,7 @@ class TrialLimits(_Table):
 class Workload(TrialLimits):
     """Command of the user, and its judgement settings."""
 
-    config: Text | None = None
+    config: PlainText | None = None
     """Path of the config, relative to this file."""
     command: Command
     """The user's own command; `{config}` stands for the config's path."""
@@ -225,7 +225,7 @@ class Workload(TrialLimits):
     number."""
     objective: ObjectiveName | None = None
     """Figure that tuning improves. Default: that of [defaults]."""
-    constraints: tuple[Bound, ...] | None = None
+    constraints: tuple[BoundText, ...] | None = None
     """Bounds that have to hold as well: `memory<=7GiB`, `latency_p95<=80ms`, `power<=250W`.
     Default: those of [defaults]."""
     quality: dict[str, QualityMeasure] = Field(default_factory=dict)
@@ -237,7 +237,7 @@ class Workload(TrialLimits):
     confirm_quality_command: Command | None = None
     """A command for the same measures on other items. What `quality-command` chose is confirmed
     by it, so that no choice is fitted to the items that it was made on."""
-    keep: tuple[Text, ...] = ()
+    keep: tuple[PlainText, ...] = ()
     """Settings that stay as they are, whatever would be faster: a path such as `data.batch_size`,
     its last part, or a kind such as `num_workers`. For what no run shows, as an evaluation that
     ranks the items of a batch against each other."""
@@ -250,7 +250,7 @@ class Workload(TrialLimits):
     rounding may cause."""
     gate: GateLimits = GateLimits()
     """Limits of the gate, read in the commit that a change is compared with."""
-    output_flags: list[Text] = Field(default_factory=list)
+    output_flags: list[PlainText] = Field(default_factory=list)
     """Further flags of the command that name an output folder. Trials give them a temporary one."""
     env: Variables = Field(default_factory=dict)
     """Variables for the command, beside those of the caller."""
@@ -270,7 +270,7 @@ class Defaults(TrialLimits):
     """Card to aim at: a name that `gpu-advisor gpus` lists, or auto for the one in use."""
     objective: ObjectiveName = "throughput"
     """Figure that tuning improves, where a workload names none."""
-    constraints: tuple[Bound, ...] = ()
+    constraints: tuple[BoundText, ...] = ()
     """Bounds that have to hold as well, where a workload names none."""
     smallest_gain: Share = 0.03
     """Smallest gain worth a change of the config: 0.03, or `3%`."""
@@ -287,7 +287,7 @@ class EngineTable(_Table):
     more_nodes: tuple[Command, ...] = ()
     """One `command` for each further node. Every trial then runs on all nodes, as one distributed
     job."""
-    python: Text | None = None
+    python: PlainText | None = None
     """Python of the node in which gpu-advisor is installed. Default: the path of this one."""
     price: Annotated[float, Field(gt=0)] | None = None
     """Price of an hour of the node, in any currency."""
@@ -300,7 +300,7 @@ class Settings(_Table):
     """Values that hold where neither a flag nor a workload gives one."""
     workload: dict[str, Workload] = Field(default_factory=dict)
     """Commands to tune or to gate, by the name that `--workload` takes."""
-    price: dict[Text, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+    price: dict[PlainText, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
     """Price of an hour by card, in any currency, from which `predict` tells that of 1,000 units."""
     engine: dict[str, EngineTable] = Field(default_factory=dict)
     """Ways to other machines, by the name that `--engine` takes."""

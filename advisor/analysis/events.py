@@ -30,11 +30,11 @@ LARGEST = 1e100
 
 The largest that programs have are masks of -3e38, the least number of float32.
 """
-Finite = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
+BoundedNumber = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 Moment = Annotated[float, Field(ge=0.0, le=1e11, allow_inf_nan=False)]
 """Seconds since the epoch, or an earlier start: to the year 5138."""
 Number = Annotated[int, Field(ge=0, lt=1 << 31)]
-Text = Annotated[str, Field(max_length=4096)]
+EventText = Annotated[str, Field(max_length=4096)]
 
 
 TENSORS = ("inputs", "outputs", "rows")
@@ -113,9 +113,9 @@ class ModuleFacts:
     """Flags in force during its calls: device, dtypes, tf32, compiled, channels_last, ..."""
     shapes: tuple[str, ...] = ()
     """Shapes of its tensor inputs without batch dimension."""
-    tokens: Finite = 0.0
+    tokens: BoundedNumber = 0.0
     """Token positions of the calls of `token_items` items."""
-    token_items: Finite = 0.0
+    token_items: BoundedNumber = 0.0
     inputs: tuple[tuple[float, ...], ...] = ()
     outputs: tuple[tuple[float, ...], ...] = ()
     """Numbers into its first calls, and out of them."""
@@ -134,17 +134,17 @@ NO_LOADER, NO_MODULE = LoaderFacts(), ModuleFacts()
 
 
 class Span(NamedTuple):
-    start: Finite
-    end: Finite
+    start: BoundedNumber
+    end: BoundedNumber
 
 
 class BatchFetch(NamedTuple):
     """One `next` of a DataLoader."""
 
-    start: Finite
-    end: Finite
+    start: BoundedNumber
+    end: BoundedNumber
     loader: Number
-    items: Finite
+    items: BoundedNumber
 
     @property
     def ended_pass(self) -> bool:
@@ -154,10 +154,10 @@ class BatchFetch(NamedTuple):
 class ForwardCall(NamedTuple):
     """Outermost call of a module."""
 
-    start: Finite
-    end: Finite
+    start: BoundedNumber
+    end: BoundedNumber
     module: Number
-    items: Finite
+    items: BoundedNumber
     graded: bool
     """Gradients were enabled."""
 
@@ -165,28 +165,28 @@ class ForwardCall(NamedTuple):
 class OptimizerStep(NamedTuple):
     """Step of one of torch's optimizers."""
 
-    start: Finite
-    end: Finite
+    start: BoundedNumber
+    end: BoundedNumber
     optimizer: Number
 
 
 class Generated(NamedTuple):
     """Call of a library's `generate`."""
 
-    start: Finite
-    end: Finite
-    prompts: Finite
+    start: BoundedNumber
+    end: BoundedNumber
+    prompts: BoundedNumber
 
 
 class DeviceMark(NamedTuple):
     """Completion time of device work queued by `host`."""
 
-    host: Finite
-    done: Finite
+    host: BoundedNumber
+    done: BoundedNumber
 
 
 class HookChange(NamedTuple):
-    time: Finite
+    time: BoundedNumber
     counting: bool
     calls: bool
     """Forwards are recorded since, and passes besides updates."""
@@ -195,18 +195,18 @@ class HookChange(NamedTuple):
 class ProbeTime(NamedTuple):
     """Seconds the hooks took from the program so far."""
 
-    time: Finite
-    spent_s: Finite
+    time: BoundedNumber
+    spent_s: BoundedNumber
 
 
 class HostWait(NamedTuple):
     """The host waited for the device, or copied numbers from a tensor."""
 
-    start: Finite
-    end: Finite
-    site: Text
+    start: BoundedNumber
+    end: BoundedNumber
+    site: EventText
     """`train.py:83`; empty where no user line led to it."""
-    name: Text
+    name: EventText
 
 
 @dataclass(slots=True)
@@ -350,9 +350,9 @@ TIMED = {
 }
 """Lists of what the host did from a start to an end: a part of the log is cut out of these."""
 _EVENTS = {name: TypeAdapter(kind.type) for name, kind in READERS.items()}
-_TIME, _CLOCK = TypeAdapter(Finite), TypeAdapter(Moment)
+_TIME, _CLOCK = TypeAdapter(BoundedNumber), TypeAdapter(Moment)
 _NUMBER = TypeAdapter(Number)
-_NUMBERS = TypeAdapter(dict[str, Finite])
+_NUMBERS = TypeAdapter(dict[str, BoundedNumber])
 _ROWS = TypeAdapter(tuple[int, ...])
 _LOADER, _MODULE = TypeAdapter(LoaderFacts), TypeAdapter(ModuleFacts)
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from advisor import config as documents
 from advisor.config import argv
 from advisor.model import Candidate, Failure, MeasurePlan, Purpose, Run, Trial, TrialFile
-from advisor.runner.resources import Limits
+from advisor.runner.resources import TrialLimits
 
 CommandName = Literal["own", "quality", "confirm-quality"]
 """The user's own command, or one declared for quality measures."""
@@ -171,7 +171,7 @@ class Program:
     env: Mapping[str, str] = field(default_factory=dict)
     memory_cap_gib: float | None = None
     allow_writes: bool = False
-    limits: Limits = field(default_factory=Limits)
+    limits: TrialLimits = field(default_factory=TrialLimits)
     seed: int | None = None
     """Given to the command in every run; None: its own."""
 

@@ -29,7 +29,7 @@ from advisor.files import Claim, claim
 from advisor.gate import checkout, config, github, history, report, setup_step
 from advisor.gate.process import ProcessRunner
 from advisor.gate.runner import GateMeasurement, gate_rule, measured, say
-from advisor.gate.schema import ARMS, Arm, GateRecord, GateVerdict, Inputs, Mode
+from advisor.gate.schema import ARMS, Arm, GateMode, GateRecord, GateVerdict, Inputs
 from advisor.machine.host import read_machine
 from advisor.model import Machine
 from advisor.settings import parse_share
@@ -245,7 +245,7 @@ def _measure(
             shown=tuple(map(str, shared)),
         )
         same = base.revision.sha == head.revision.sha and not head.revision.dirty
-        mode: Mode = "history" if args.history else "noise" if same else "ab"
+        mode: GateMode = "history" if args.history else "noise" if same else "ab"
         measurement = GateMeasurement(
             processes=processes,
             selected=programs,

@@ -34,7 +34,7 @@ class GateProgram:
     """Working folder, below the checkout's top."""
     in_shell: bool = False
     """Run through `bash -c`: one string, as with --command."""
-    limits: resources.Limits = field(default_factory=resources.Limits)
+    limits: resources.TrialLimits = field(default_factory=resources.TrialLimits)
     """Limits of gpu-advisor.toml; no part of the definition."""
 
     @property

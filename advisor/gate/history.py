@@ -20,7 +20,7 @@ from pydantic import Field
 
 from advisor import stats
 from advisor.gate.comparison import CAUSES, ComparisonKey
-from advisor.gate.schema import Better, GateRecord, Positive, ProgramEntry, Rate, Source
+from advisor.gate.schema import Better, GateRecord, Positive, ProgramEntry, Rate, RateSource
 from advisor.gate.verdict import led
 from advisor.model import digest_of
 from advisor.report import writing
@@ -146,7 +146,7 @@ def judge(past: RateHistory, record: GateRecord) -> tuple[GateRecord, RateHistor
 
 def _rates(
     program: ProgramEntry,
-) -> Iterator[tuple[ComparisonKey, Source | None, list[Rate]]]:
+) -> Iterator[tuple[ComparisonKey, RateSource | None, list[Rate]]]:
     """Rates of each workload that the session measured."""
     runs = [run for pair in program.kept for run in pair.runs]
     for key in dict.fromkeys(key for run in runs for key in run.rates):

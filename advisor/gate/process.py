@@ -32,8 +32,8 @@ from advisor.gate.schema import (
     Arm,
     Better,
     Rate,
+    RateSource,
     RunEntry,
-    Source,
 )
 from advisor.model import Candidate, Failure, MeasurePlan, OutputPattern, Run, Trial
 from advisor.runner.trial import not_judged
@@ -210,7 +210,7 @@ def entry_of(
 
 def _rates(
     result: Run | Failure, program: GateProgram, scratch: Path
-) -> tuple[Source, dict[str, Rate]]:
+) -> tuple[RateSource, dict[str, Rate]]:
     """Rates of one process by name, from the best source that it has. Raises NoRateError."""
     work = (
         result.whole_units or None
@@ -270,9 +270,9 @@ class _Named(BaseModel):
 _NAMED = TypeAdapter(list[_Named])
 
 
-def read_suite(raw: bytes) -> tuple[Source, dict[str, Rate]]:
+def read_suite(raw: bytes) -> tuple[RateSource, dict[str, Rate]]:
     """Rates of pytest-benchmark's JSON or a list, read as untrusted."""
-    source: Source = "benchmark JSON"
+    source: RateSource = "benchmark JSON"
     try:
         content = reading.from_json(raw)
         if not isinstance(content, list):

@@ -22,9 +22,9 @@ from advisor.gate.process import WHOLE, WINDOW, ProcessRunner
 from advisor.gate.schema import (
     ARMS,
     Arm,
+    GateMode,
     GateRecord,
     Inputs,
-    Mode,
     PairEntry,
     ProgramEntry,
     RunEntry,
@@ -35,7 +35,7 @@ from advisor.numbers import number
 from advisor.sandbox.path_policy import SHARED_MEMORY
 from advisor.sandbox.scheduling import Watch
 
-LOOKS_OF: dict[Mode, tuple[int, ...]] = {"ab": LOOKS, "noise": (12,), "history": (2,)}
+LOOKS_OF: dict[GateMode, tuple[int, ...]] = {"ab": LOOKS, "noise": (12,), "history": (2,)}
 """Pairs at which it may end; two are a session of history."""
 
 
@@ -55,7 +55,7 @@ class StoppingRule:
     """A pair with any load of others is measured again."""
 
 
-def gate_rule(inputs: Inputs, mode: Mode) -> StoppingRule:
+def gate_rule(inputs: Inputs, mode: GateMode) -> StoppingRule:
     """Rule of a gate: every workload has its verdict."""
 
     def settled(programs: Sequence[ProgramEntry], name: str) -> bool:
@@ -291,7 +291,7 @@ def _summary(pair: PairEntry) -> str:
     return f"pair {pair.number} ({pair.order}){said}"
 
 
-def measured(measurement: GateMeasurement, host: Machine, mode: Mode) -> GateRecord:
+def measured(measurement: GateMeasurement, host: Machine, mode: GateMode) -> GateRecord:
     facts: dict[str, object] = {"host": host}
     facts |= {arm: code.revision for arm, code in measurement.processes.arms.items()}
     try:

@@ -13,7 +13,7 @@ from advisor.report.schema import Part
 from advisor.settings import GateLimits
 
 Arm = Literal["base", "head"]
-Source = Literal[
+RateSource = Literal[
     "throughput line", "probe", "whole-run time", "pytest-benchmark", "benchmark JSON"
 ]
 GateVerdict = Literal[
@@ -44,7 +44,7 @@ unsteady: too many pairs were discarded. not-measured: no pair, or setup failed.
 base-failed: a run of that arm. head-lacks-it: head did not measure it in every run.
 base-lacks-it: base did not, or does not declare it.
 """
-Mode = Literal["ab", "history", "noise"]
+GateMode = Literal["ab", "history", "noise"]
 Better = Literal["lower", "higher"]
 SMALLEST, LARGEST = 1e-100, 1e100
 """Bounds of a rate or figure: no ratio of two overflows, or is rounded to zero."""
@@ -89,7 +89,7 @@ class RunEntry(Part):
     arm: Arm
     wall_s: float
     """Wall time of the whole process."""
-    source: Source | None = None
+    source: RateSource | None = None
     """Origin of the rates; null if there are none."""
     rates: dict[str, Rate] = Field(default_factory=dict)
     """Rates by workload: one, or each benchmark of a suite."""
@@ -184,7 +184,7 @@ class WorkloadVerdict(Part):
     pairs: int = 0
     """Pairs that count."""
     unit: str = "run"
-    source: Source | None = None
+    source: RateSource | None = None
     base_units_per_s: float | None = None
     """Median rate of base; null for a figure, and for a benchmark that is better lower."""
     head_units_per_s: float | None = None
@@ -237,7 +237,7 @@ class GateRecord(Part):
     """Verdict of each workload, the worst first."""
     schema_version: Literal[4] = 4
     reason: str
-    mode: Mode = "ab"
+    mode: GateMode = "ab"
     tool_version: str = __version__
     created: str = ""
     wall_s: float = 0.0
@@ -311,7 +311,7 @@ class RefereeRecord(Part):
     base: Revision
     head: Revision
     unit: str | None = None
-    counted_by: Source | None = None
+    counted_by: RateSource | None = None
     pairs: list[RatePair] = Field(default_factory=list)
     processes: int = 0
     """Runs in all, warm-ups among them."""

@@ -20,10 +20,10 @@ from advisor.gate.schema import (
     ARMS,
     Arm,
     Cause,
+    GateMode,
     GateRecord,
     GateVerdict,
     Inputs,
-    Mode,
     PairEntry,
     ProgramEntry,
     Rate,
@@ -153,7 +153,7 @@ WORK_TOLERANCE = 0.01
 
 
 def decide(
-    programs: Sequence[ProgramEntry], inputs: Inputs, mode: Mode = "ab"
+    programs: Sequence[ProgramEntry], inputs: Inputs, mode: GateMode = "ab"
 ) -> GateRecord:
     """Verdict on all `programs`; on equal code none is a regression.
 

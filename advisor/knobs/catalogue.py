@@ -97,7 +97,7 @@ class Meaning:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class NameRule:
     names: re.Pattern[str]
     family: Family
     meaning: Meaning
@@ -148,13 +148,13 @@ def families() -> dict[str, Family]:
 
 
 @functools.cache
-def _rules() -> tuple[Rule, ...]:
+def _rules() -> tuple[NameRule, ...]:
     plain = [{"kind": k.kind, "names": list(k.names)} for k in REGISTRY.values() if k.names]
     return tuple(map(_rule, (*catalogue()["rule"], *plain)))
 
 
 @functools.lru_cache(maxsize=8192)
-def rules_for(name: str) -> tuple[Rule, ...]:
+def rules_for(name: str) -> tuple[NameRule, ...]:
     return tuple(rule for rule in _rules() if rule.names.fullmatch(name))
 
 
@@ -168,14 +168,14 @@ def _family(row: Mapping[str, Any], rows: Mapping[str, Any]) -> Family:
     )
 
 
-def _rule(row: Mapping[str, Any]) -> Rule:
+def _rule(row: Mapping[str, Any]) -> NameRule:
     row = dict(row)
     family = row.pop("value", REGISTRY[row["kind"]].family if "kind" in row else "any")
     wanted = [(at, True, _union(row.pop(at))) for at in AROUND if at in row]
     banned = [
         (at, False, _union(row.pop(f"not-{at}"))) for at in AROUND if f"not-{at}" in row
     ]
-    return Rule(
+    return NameRule(
         names=_union(row.pop("names")),
         family=families()[family],
         conditions=(*wanted, *banned),

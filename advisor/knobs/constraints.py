@@ -9,7 +9,7 @@ from advisor.knobs.registry import REGISTRY, loader_arguments
 from advisor.knobs.tree import Leaf, parts_of
 from advisor.model import Knob, KnobConstraint
 
-Found = tuple[str, tuple[str, ...], str]
+FoundConstraint = tuple[str, tuple[str, ...], str]
 """Kind, paths and reason of a link."""
 
 
@@ -39,7 +39,7 @@ def _nearest(knob: Knob, others: Sequence[Knob]) -> list[Knob]:
     return [max(others, key=shared)] if others else []
 
 
-def _products(knobs: Sequence[Knob]) -> Iterable[Found]:
+def _products(knobs: Sequence[Knob]) -> Iterable[FoundConstraint]:
     every = [
         knob for knob in _of_kind("batch_size", knobs) if knob.phase in {"train", "any"}
     ]
@@ -61,7 +61,7 @@ def _products(knobs: Sequence[Knob]) -> Iterable[Found]:
             yield "product", (batch.path, whole.path), why
 
 
-def _exclusives(knobs: Sequence[Knob]) -> Iterable[Found]:
+def _exclusives(knobs: Sequence[Knob]) -> Iterable[FoundConstraint]:
     every = _of_kind("precision", knobs)
     flags = [knob for knob in every if isinstance(knob.value, bool) or knob.value == "auto"]
     for half in flags:
@@ -72,7 +72,7 @@ def _exclusives(knobs: Sequence[Knob]) -> Iterable[Found]:
             yield "exclusive", (half.path, other.path), "fp16 and bf16 exclude each other"
 
 
-def _of_workers(knobs: Sequence[Knob]) -> Iterable[Found]:
+def _of_workers(knobs: Sequence[Knob]) -> Iterable[FoundConstraint]:
     workers = _of_kind("num_workers", knobs)
     for kind in loader_arguments("workers"):
         for knob in _of_kind(kind, knobs):
@@ -84,7 +84,7 @@ def _of_workers(knobs: Sequence[Knob]) -> Iterable[Found]:
                 yield "needs-workers", (knob.path, near.path), why
 
 
-def _schedules(knobs: Sequence[Knob], leaves: Sequence[Leaf]) -> Iterable[Found]:
+def _schedules(knobs: Sequence[Knob], leaves: Sequence[Leaf]) -> Iterable[FoundConstraint]:
     mappings = {leaf.path: leaf.mapping for leaf in leaves}
     for knob in _of_kind("timesteps", knobs):
         mapping = mappings[knob.path]

@@ -15,12 +15,13 @@ from advisor.knobs.registry import LOADER_ARGUMENTS, REGISTRY, KnobSpec
 from advisor.knobs.tree import Findings, leaves
 from advisor.model import PROCESS, Effects, JsonScalar, Knob, Phase
 
-Found = tuple[config.Document, Findings]
+DocumentOfPlace = tuple[config.Document, Findings]
+"""Settings of the running program at one place of its code, as a document with its knobs."""
 
 
 def find(
     effects: Effects, phase: Phase, switches: Sequence[KnobSpec], held: Container[str] = ()
-) -> list[Found]:
+) -> list[DocumentOfPlace]:
     """Documents of the measured DataLoader's arguments and of `switches`, named by their place.
 
     Kinds in `held` are left out: a config or an option sets them, and is where they move.
@@ -39,7 +40,7 @@ def find(
 
 def _document(
     name: str, phase: Phase, values: Mapping[str, tuple[str, JsonScalar]]
-) -> Found:
+) -> DocumentOfPlace:
     """Document of values by path, each with its kind."""
     raw = json.dumps({path: value for path, (_, value) in values.items()})
     document = config.parse(raw.encode(), "process", name)

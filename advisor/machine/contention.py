@@ -63,7 +63,7 @@ UNSEEN = "GPU_ADVISOR_OTHERS"
 UNREADABLE = (psutil.Error, OSError, ValueError, IndexError, RuntimeError)
 """Errors of psutil where parts of /proc are missing."""
 
-Key = tuple[int, float]
+ProcessKey = tuple[int, float]
 """Process id and time of creation."""
 Thread = tuple[int, int]
 
@@ -79,7 +79,7 @@ class LoadReading:
     """CPU seconds by root: of the run, each trial beside it, this process."""
     waited_s: Mapping[Thread, float]
     """Seconds each thread of the run waited for a CPU so far."""
-    others: Mapping[Key, tuple[str, float]]
+    others: Mapping[ProcessKey, tuple[str, float]]
     """Name and CPU seconds of every other process."""
 
 

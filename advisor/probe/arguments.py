@@ -16,7 +16,7 @@ from typing import Any, Callable
 
 from . import parsers
 from .clocks import monotonic, sleep
-from .parsers import PARSERS, PLAIN, Option, Parser, Reading
+from .parsers import PARSERS, PLAIN, DeclaredOption, Parser, ParseReading
 from .session import Session
 
 NAMES_KEPT = 400
@@ -70,8 +70,8 @@ class OptionRecorder:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.options: dict[str, Option] = {}
-        self.untold: dict[str, Reading] = {}
+        self.options: dict[str, DeclaredOption] = {}
+        self.untold: dict[str, ParseReading] = {}
         """By library, the last that gave a reason why further options are not known."""
         self._ends_at = float("inf")
 
@@ -80,12 +80,14 @@ class OptionRecorder:
         try:
             reading = row.read(*call, **named) if _is_program() else None
             if reading is not None:
-                whole = reading if isinstance(reading, Reading) else Reading(reading)
+                whole = (
+                    reading if isinstance(reading, ParseReading) else ParseReading(reading)
+                )
                 self._add(row, whole)
         except Exception as problem:
             print(f"gpu-advisor: options not recorded: {problem!r}", file=sys.stderr)
 
-    def _add(self, row: Parser, reading: Reading) -> None:
+    def _add(self, row: Parser, reading: ParseReading) -> None:
         """Add options. A complete parse ends the process soon."""
         options = list(reading.options)
         kept = self.untold.get(row.library)
@@ -116,7 +118,7 @@ class OptionRecorder:
             threading.Thread(target=self._end, daemon=True).start()
         self._ends_at = monotonic() + (GRACE_S if reading.complete else LONG_GRACE_S)
 
-    def _default_is_told(self, field: Option) -> bool:
+    def _default_is_told(self, field: DeclaredOption) -> bool:
         """Give a field's value to the option that sets it and has no default of its own."""
         setters = [
             option

@@ -25,14 +25,15 @@ UNKNOWN_PASSED_ON = "its command passes unknown options on, which no parser decl
 OF_GIN = "gin reads it from a file, or from a binding of the command"
 NOT_MERGED = "the words of the command were merged with no config of {library}"
 
-Option = dict[str, Any]
+DeclaredOption = dict[str, Any]
+"""Option as the parent reads it: flags, default, choices, help and where it may be typed."""
 Act = Callable[..., None]
 
 
-class Reading(NamedTuple):
+class ParseReading(NamedTuple):
     """What one parse told."""
 
-    options: Iterable[Option] = ()
+    options: Iterable[DeclaredOption] = ()
     complete: bool = True
     """False where another parse follows, such as that of a subcommand."""
     untold: str | None = None
@@ -50,7 +51,7 @@ class Parser(NamedTuple):
     functions: tuple[str, ...]
     """Called once for each parse; as seen from the module. Empty: an ArgumentParser, whose parsers
     call each other."""
-    read: Callable[..., Reading | Iterable[Option] | None]
+    read: Callable[..., ParseReading | Iterable[DeclaredOption] | None]
     """Called with a function's result and its arguments. Returns options, or a Reading; None where
     the call read no options of the program."""
     at_end: bool = False
@@ -101,7 +102,9 @@ def listen(argparse: Any, act: Act) -> None:
         Patches().wrap(argparse.ArgumentParser, name)(listening)
 
 
-def option(flags: Iterable[Any], default: Any, form: str = "joint", **more: Any) -> Option:
+def option(
+    flags: Iterable[Any], default: Any, form: str = "joint", **more: Any
+) -> DeclaredOption:
     """Return one option; `field`: its key in a config; `typed`: it may stand in the command."""
     plain = [choice for choice in more.get("choices") or () if isinstance(choice, PLAIN)]
     return {
@@ -149,7 +152,7 @@ PARSED: list[tuple[Any, Any, Any]] = []
 """Each parser of argparse with its namespace and the words that it left."""
 
 
-def _of_argparse(result: Any, parser: Any, nested: list[Any]) -> Reading | None:
+def _of_argparse(result: Any, parser: Any, nested: list[Any]) -> ParseReading | None:
     """Options of a parser and of the subcommands that were typed."""
     launches = type(parser).__module__.startswith(("hydra.", "torch.distributed"))
     if launches or "hydra" in str(parser.description).lower():  # Hydra composes later
@@ -158,15 +161,15 @@ def _of_argparse(result: Any, parser: Any, nested: list[Any]) -> Reading | None:
         return None
     PARSED.append((parser, *result))
     parsers = [parser, *nested]
-    options: list[Option] = []
+    options: list[DeclaredOption] = []
     for inner in parsers:
         options += _of_actions(inner, _command_of(inner, parsers))
-    return Reading(options, complete=not result[1])
+    return ParseReading(options, complete=not result[1])
 
 
 def _of_actions(
     parser: Any, command: str | None, *, typed: bool = True
-) -> Iterator[Option]:
+) -> Iterator[DeclaredOption]:
     """Options that a parser declares, each with the way in which its value is typed.
 
     A value stands apart from its flag, a flag alone (bare) means true, and a pair has a `--no-`
@@ -228,12 +231,12 @@ def _command_of(parser: Any, around: Any) -> str | None:
     return None
 
 
-def _of_hf_fields(_: Any, parser: Any, *__: Any, **___: Any) -> Iterator[Option]:
+def _of_hf_fields(_: Any, parser: Any, *__: Any, **___: Any) -> Iterator[DeclaredOption]:
     """Fields of an HfArgumentParser that read a YAML or JSON file, and no command line."""
     return _of_actions(parser, None, typed=False)
 
 
-def _of_optparse(_: Any, parser: Any, *__: Any, **___: Any) -> Iterator[Option]:
+def _of_optparse(_: Any, parser: Any, *__: Any, **___: Any) -> Iterator[DeclaredOption]:
     defaults = vars(parser.get_default_values())
     forms = {"store": "apart", "store_true": "bare", "append": "apart"}
     for each in parser._get_all_options():
@@ -250,7 +253,7 @@ def _of_optparse(_: Any, parser: Any, *__: Any, **___: Any) -> Iterator[Option]:
             )
 
 
-def _of_getopt(_: Any, __: Any, short: str, long: Any = ()) -> Iterator[Option]:
+def _of_getopt(_: Any, __: Any, short: str, long: Any = ()) -> Iterator[DeclaredOption]:
     """Names that getopt was given; their defaults stand in the program's code."""
     for name in [long] if isinstance(long, str) else long:
         takes = name.endswith("=")
@@ -267,7 +270,9 @@ def _of_getopt(_: Any, __: Any, short: str, long: Any = ()) -> Iterator[Option]:
             )
 
 
-def _of_docopt(result: Any, text: str = "", *_: Any, **more: Any) -> Iterator[Option]:
+def _of_docopt(
+    result: Any, text: str = "", *_: Any, **more: Any
+) -> Iterator[DeclaredOption]:
     """Options of a help text: those that it describes, and those that only its usage names."""
     module = sys.modules["docopt"]
     described = getattr(module, "parse_defaults", None) or module.parse_options
@@ -287,9 +292,9 @@ def _of_docopt(result: Any, text: str = "", *_: Any, **more: Any) -> Iterator[Op
 
 def _of_click(
     _: Any, command: Any, name: Any, args: Any, parent: Any = None, **__: Any
-) -> Reading:
+) -> ParseReading:
     """Options of a command of click or typer; those of its subcommand follow."""
-    return Reading(
+    return ParseReading(
         _of_params(command.params, name if parent is not None else None),
         complete=not hasattr(command, "list_commands"),
         untold=UNKNOWN_PASSED_ON
@@ -298,7 +303,7 @@ def _of_click(
     )
 
 
-def _of_params(params: Any, command: str | None) -> Iterator[Option]:
+def _of_params(params: Any, command: str | None) -> Iterator[DeclaredOption]:
     for param in params:
         is_help = param.name in ("help", "install_completion", "show_completion")
         if param.param_type_name != "option" or is_help:
@@ -320,18 +325,18 @@ def _of_params(params: Any, command: str | None) -> Iterator[Option]:
         )
 
 
-def _of_cyclopts(result: Any, app: Any, tokens: Any = None, **_: Any) -> Reading:
+def _of_cyclopts(result: Any, app: Any, tokens: Any = None, **_: Any) -> ParseReading:
     """Parameters of the command that was typed, each by its names."""
     declared = result[-1]
     words = app.parse_commands(tokens)[0]
     any_name = any(each._accepts_arbitrary_keywords for each in declared)
-    return Reading(
+    return ParseReading(
         _of_arguments(declared, words[-1] if words else None),
         untold=ANY_NAME if any_name else None,
     )
 
 
-def _of_arguments(declared: Any, command: str | None) -> Iterator[Option]:
+def _of_arguments(declared: Any, command: str | None) -> Iterator[DeclaredOption]:
     """Options of cyclopts: fields of a dataclass have the values of the parameter's default."""
     objects: dict[str, Any] = {}
     for each in declared:
@@ -360,7 +365,7 @@ def _of_arguments(declared: Any, command: str | None) -> Iterator[Option]:
         )
 
 
-def _of_absl(_: Any, values: Any, *__: Any, **___: Any) -> Iterator[Option]:
+def _of_absl(_: Any, values: Any, *__: Any, **___: Any) -> Iterator[DeclaredOption]:
     """Flags of absl, with configs of ml_collections."""
     for module, flags in values.flags_by_module_dict().items():
         for flag in flags if not module.startswith("absl") else ():
@@ -376,11 +381,11 @@ def _of_absl(_: Any, values: Any, *__: Any, **___: Any) -> Iterator[Option]:
             )
 
 
-def _of_fire(_: Any, function: Any, *__: Any) -> Reading:
+def _of_fire(_: Any, function: Any, *__: Any) -> ParseReading:
     """Parameters with a default of a function or class that Fire calls."""
     parameters = inspect.signature(function).parameters
     kinds = {parameter.kind for parameter in parameters.values()}
-    return Reading(
+    return ParseReading(
         [
             option([f"--{name}"], parameter.default)
             for name, parameter in parameters.items()
@@ -395,19 +400,19 @@ def _of_fires_own(parser: Any, *_: Any, **__: Any) -> None:
     setattr(parser, OF_LAUNCHER, True)
 
 
-def _of_dataclass(config: Any, *_: Any, **__: Any) -> Iterator[Option]:
+def _of_dataclass(config: Any, *_: Any, **__: Any) -> Iterator[DeclaredOption]:
     """Fields of the config that draccus or pyrallis made."""
     for path, value in _flat(dataclasses.asdict(config)):
         yield option([f"--{path}"], value, field=path)
 
 
-def _of_pydantic(_: Any, model: Any, *__: Any, **___: Any) -> Iterator[Option]:
+def _of_pydantic(_: Any, model: Any, *__: Any, **___: Any) -> Iterator[DeclaredOption]:
     """Values of a settings object; its command line is argparse's, and knows no defaults."""
     for path, value in _flat(model.model_dump()):
         yield option([path], value, field=path, typed=False)
 
 
-def _of_chz(_: Any, blueprint: Any, *__: Any, **___: Any) -> Iterator[Option]:
+def _of_chz(_: Any, blueprint: Any, *__: Any, **___: Any) -> Iterator[DeclaredOption]:
     """Parameters of a chz blueprint, which are typed as `data.workers=2`."""
     for path, each in blueprint._make_lazy().all_params.items():
         if path:
@@ -415,7 +420,7 @@ def _of_chz(_: Any, blueprint: Any, *__: Any, **___: Any) -> Iterator[Option]:
             yield option([path], default, help=each.doc)
 
 
-class Place(NamedTuple):
+class ListPlace(NamedTuple):
     """Where further words may be added to a list that came from the command."""
 
     after: int | None = None
@@ -424,31 +429,31 @@ class Place(NamedTuple):
     """Why none can be added."""
 
 
-def _place_of(words: Any) -> Place | None:
+def _place_of(words: Any) -> ListPlace | None:
     """Where a list stands in the command; None if the program made it up."""
     if words is None:
-        return Place()
+        return ListPlace()
     count = len(words)
     for parser, namespace, left in reversed(PARSED):
         if left is words or (words and left == words):
-            return Place()
+            return ListPlace()
         for action in parser._actions:
             value = getattr(namespace, action.dest, None)
             if value is not words and not (words and value == words):
                 continue
             typed = [flag for flag in action.option_strings if flag in sys.argv]
             if typed:
-                return Place(after=sys.argv.index(typed[0]) + count)
+                return ListPlace(after=sys.argv.index(typed[0]) + count)
             flag = "".join(_longest_first(action.option_strings)[:1])
-            return Place(why=f"it is typed behind {flag}") if flag else Place()
-    return Place() if all(word in sys.argv for word in words) else None
+            return ListPlace(why=f"it is typed behind {flag}") if flag else ListPlace()
+    return ListPlace() if all(word in sys.argv for word in words) else None
 
 
-FROM_WORDS: list[tuple[Any, Place]] = []
+FROM_WORDS: list[tuple[Any, ListPlace]] = []
 """Configs that OmegaConf made of words of the command."""
 
 
-def _of_config(config: Any, place: Place = Place()) -> Iterator[Option]:  # noqa: B008
+def _of_config(config: Any, place: ListPlace = ListPlace()) -> Iterator[DeclaredOption]:  # noqa: B008
     """Values of a config that OmegaConf merged, or that Hydra composed."""
     for path, value in _flat(sys.modules["omegaconf"].OmegaConf.to_container(config)):
         if path.partition(".")[0] != "hydra":
@@ -457,29 +462,31 @@ def _of_config(config: Any, place: Place = Place()) -> Iterator[Option]:  # noqa
             yield option([path], value, why=why, after=place.after)
 
 
-def _of_hydra(config: Any, *_: Any, **__: Any) -> Iterator[Option]:
+def _of_hydra(config: Any, *_: Any, **__: Any) -> Iterator[DeclaredOption]:
     return _of_config(config)
 
 
-def _of_words(config: Any, words: Any = None, **_: Any) -> Reading | None:
+def _of_words(config: Any, words: Any = None, **_: Any) -> ParseReading | None:
     """Remember a config that was made of words: a merge with it tells which keys there are."""
     place = _place_of(words)
     if place is None:
         return None
     FROM_WORDS.append((config, place))
-    return Reading(untold=NOT_MERGED.format(library="OmegaConf"), provisional=True)
+    return ParseReading(untold=NOT_MERGED.format(library="OmegaConf"), provisional=True)
 
 
-def _of_merged(merged: Any, *parts: Any, **_: Any) -> Reading | None:
+def _of_merged(merged: Any, *parts: Any, **_: Any) -> ParseReading | None:
     """The merged config, if one part was made of words of the command."""
     for part in parts:
         for config, place in FROM_WORDS:
             if part is config:
-                return Reading(_of_config(parts[0] if merged is None else merged, place))
+                return ParseReading(
+                    _of_config(parts[0] if merged is None else merged, place)
+                )
     return None
 
 
-def _of_dotlist(_: Any, config: Any, words: Any = None, **__: Any) -> Reading | None:
+def _of_dotlist(_: Any, config: Any, words: Any = None, **__: Any) -> ParseReading | None:
     """A config that words were merged with: those given, else those of the command.
 
     One that holds nothing else is made of them, as `from_dotlist` does.
@@ -489,16 +496,16 @@ def _of_dotlist(_: Any, config: Any, words: Any = None, **__: Any) -> Reading | 
         return None
     options = [*_of_config(config, place)]
     made_of_words = words is not None and len(options) <= len(words)
-    return None if made_of_words else Reading(options)
+    return None if made_of_words else ParseReading(options)
 
 
-def _of_structured(config: Any, *_: Any, **__: Any) -> Iterator[Option]:
+def _of_structured(config: Any, *_: Any, **__: Any) -> Iterator[DeclaredOption]:
     """Fields of a config that was made of a dataclass; Hydra makes its own of them."""
     for each in () if "hydra" in sys.modules else _of_config(config):
         yield {**each, "field": each["flags"][0], "typed": False}
 
 
-def _of_yacs(_: Any, config: Any, words: Any, **__: Any) -> Iterator[Option] | None:
+def _of_yacs(_: Any, config: Any, words: Any, **__: Any) -> Iterator[DeclaredOption] | None:
     """Values of a yacs config that words of the command were merged with, as `KEY VALUE`."""
     place = _place_of(words)
     if place is None:
@@ -509,25 +516,25 @@ def _of_yacs(_: Any, config: Any, words: Any, **__: Any) -> Iterator[Option] | N
     )
 
 
-def _of_sacred(run: Any, *_: Any, **__: Any) -> Iterator[Option]:
+def _of_sacred(run: Any, *_: Any, **__: Any) -> Iterator[DeclaredOption]:
     """Entries of an experiment's config, which are typed behind `with`."""
     why = None if "with" in sys.argv else "it is typed behind `with`"
     return (option([path], value, why=why) for path, value in _flat(run.config))
 
 
-def _of_gin(_: Any, bindings: Any, *__: Any, **___: Any) -> Iterator[Option]:
+def _of_gin(_: Any, bindings: Any, *__: Any, **___: Any) -> Iterator[DeclaredOption]:
     """Bindings that gin knows so far; further ones are added to a list of them in the command."""
     place = _place_of(bindings) if PARSED and isinstance(bindings, (list, tuple)) else None
-    place = place or Place(why=OF_GIN)
+    place = place or ListPlace(why=OF_GIN)
     for (scope, selector), values in sys.modules["gin.config"]._CONFIG.items():
         name = "/".join(filter(None, (scope, selector.rpartition(".")[2])))
         for path, value in _flat(values, name):
             yield option([path], value, why=place.why, after=place.after)
 
 
-def _of_unmerged(*_: Any, **__: Any) -> Reading:
+def _of_unmerged(*_: Any, **__: Any) -> ParseReading:
     """A config that was made, before words of the command are merged with it."""
-    return Reading(untold=NOT_MERGED.format(library="yacs"), provisional=True)
+    return ParseReading(untold=NOT_MERGED.format(library="yacs"), provisional=True)
 
 
 PARSERS = (

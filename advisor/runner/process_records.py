@@ -20,7 +20,7 @@ from typing import Annotated, Literal
 from pydantic import Field, InstanceOf, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from advisor.analysis.events import LARGEST, Finite, Moment, bounded
+from advisor.analysis.events import LARGEST, BoundedNumber, Moment, bounded
 from advisor.analysis.measurement import Measurement
 from advisor.files import reading
 from advisor.model import (
@@ -45,11 +45,11 @@ ALONE_COLLECTIVES = 0.5
 
 LARGEST_BYTES = 16 << 20
 """A longer record is not read."""
-Count = Annotated[int, Field(ge=0, le=1 << 53)]
+WholeNumber = Annotated[int, Field(ge=0, le=1 << 53)]
 """Number of steps and the like: a float holds it exactly."""
 Ranks = Annotated[int, Field(ge=1, le=1 << 24)]
 """The largest machines have fewer than a million cards."""
-State = Literal["booted", "torch", "stepping", "aside", "stopped", "exited"]
+ProcessState = Literal["booted", "torch", "stepping", "aside", "stopped", "exited"]
 UNBOUNDED = {"losses", "arguments", "trace"}
 """Fields of the program's own values, which may be infinite or not a number."""
 
@@ -64,7 +64,7 @@ class ProgramException:
     """import, start or step if it ended the process; else loading, forward, backward or step."""
     tail: str = ""
     time: Moment = 0.0
-    items: Finite = 0.0
+    items: BoundedNumber = 0.0
     """Items of its batch."""
 
     @property
@@ -91,17 +91,17 @@ class ProcessRecord:
     pid: int
     ppid: int | None = None
     boot_time: Moment | None = None
-    state: State = "booted"
+    state: ProcessState = "booted"
     """booted, torch, stepping, aside (probe error), stopped (by us: full window), exited."""
     alone: bool = False
     """Its window is full; loader and compute run alone, without steps."""
-    steps: Count = 0
+    steps: WholeNumber = 0
     """Optimizer steps, else loader batches or root forwards, whichever are more."""
-    optimizers_built: Count = 0
-    whole_steps: Count = 0
+    optimizers_built: WholeNumber = 0
+    whole_steps: WholeNumber = 0
     """Finished steps; an update may have many passes."""
     last_step_time: Moment | None = None
-    rank: Count = 0
+    rank: WholeNumber = 0
     world_size: Ranks = 1
     exception: ProgramException | None = None
     """Exception that ended the process."""
@@ -123,18 +123,18 @@ class ProcessRecord:
     """Losses of the first and of the latest backward passes."""
     arguments: dict[str, JsonScalar] = field(default_factory=dict)
     """Values that the program parsed from its command line, by destination."""
-    memory: dict[str, Finite] = field(default_factory=dict)
+    memory: dict[str, BoundedNumber] = field(default_factory=dict)
     """Peaks of the device's allocator: allocated_gib, reserved_gib, alloc_retries."""
     card: Card | None = None
-    collectives: Count | None = None
+    collectives: WholeNumber | None = None
     """Collective calls of the process group; None: unknown."""
     fused: bool | None = None
     recomputes: bool | None = None
-    skipped_updates: Count = 0
+    skipped_updates: WholeNumber = 0
     """Updates left out by a GradScaler: gradients were not finite."""
     overrides: tuple[OverrideOutcome, ...] = ()
     ceilings: tuple[LoaderCeiling, ...] = ()
-    items_ms: tuple[Finite, Finite] | None = None
+    items_ms: tuple[BoundedNumber, BoundedNumber] | None = None
     """Times of a few items of the loader's data, and of the same asked for again."""
     items_alike: bool | None = None
     """The same items came as they were when they were asked for again."""
@@ -143,7 +143,7 @@ class ProcessRecord:
     trace: dict[str, object] | None = None
     """Operations of one step, unread."""
     work: UpdateWork | None = None
-    limits: dict[Annotated[str, Field(max_length=400)], Finite] = field(
+    limits: dict[Annotated[str, Field(max_length=400)], BoundedNumber] = field(
         default_factory=dict
     )
     """Calls of a network after which a loop without a loader ends, by its condition."""

@@ -129,7 +129,7 @@ def read_pairs(state: TunerState, pairs: Pairs) -> list[quality.Pair]:
 
 
 def judge_pairs(
-    state: TunerState, reference: Reference, pairs: Pairs, stage: quality.Stage
+    state: TunerState, reference: Reference, pairs: Pairs, stage: quality.QualityStage
 ) -> tuple[quality.QualityJudgement, ...]:
     workload = state.context.workload
     if reference.runs:
@@ -147,7 +147,7 @@ def assess(
     variant: Variant,
     pairs: Pairs,
     name: str = "It",
-    stage: quality.Stage = "chosen",
+    stage: quality.QualityStage = "chosen",
 ) -> tuple[TunerState, QualityVerdict]:
     """Judge the pairs, and log the declared measures."""
     if not pairs:
@@ -184,7 +184,7 @@ def assess(
 
 
 def why_outside(
-    judgement: quality.QualityJudgement, name: str, stage: quality.Stage
+    judgement: quality.QualityJudgement, name: str, stage: quality.QualityStage
 ) -> str:
     """Sentences on a measure that is not proven to be inside its tolerance."""
     measure, limit = judgement.measure, numbers.measure(judgement.limit)

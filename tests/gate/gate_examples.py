@@ -5,9 +5,9 @@ from typing import Any
 
 from advisor.gate.schema import (
     Arm,
+    GateMode,
     GateRecord,
     Inputs,
-    Mode,
     PairEntry,
     ProgramEntry,
     Rate,
@@ -70,6 +70,6 @@ def around(rate: float, n: int = 12, spread: float = 0.004) -> list[float]:
     return [rate * (1 + spread * ((7 * i) % n / n - 0.5)) for i in range(n)]
 
 
-def record_of(*programs: ProgramEntry, mode: Mode = "ab", **inputs: Any) -> GateRecord:
+def record_of(*programs: ProgramEntry, mode: GateMode = "ab", **inputs: Any) -> GateRecord:
     """The record of these raw values."""
     return decide(programs, Inputs(**inputs)).model_copy(update={"mode": mode})
