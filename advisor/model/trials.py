@@ -35,7 +35,7 @@ TaskKind = Literal[
     "quality-reference",
     "quality-confirmation",
 ]
-"""Tasks of a search that take time, and may be left out."""
+"""Tasks of a search that take time, and may be left out; `outcomes.TASKS` has them in words."""
 
 SkipCause = Literal["no-room", "time-limit"]
 """Why a task was left out. no-room: the rest of the budget was too short for it; time-limit: it

@@ -190,45 +190,54 @@ def draw_batches(report: Report) -> bytes | None:
     failures = {
         t.batch: t.outcome for t in curve.trials if t.batch and t.batch not in rates
     }
-    chosen = report.after if report.changes else report.before
+    aside = [t for t in comparable(report) if t.units_per_s and t not in curve.trials]
     with canvas(curve.alt, rows=2 if peaks else 1) as drawn:
-        first, *memory = drawn.axes  # without peaks there is no second panel
-        where = (
-            report.machine.gpus[0].name if report.machine.gpus else report.machine.cpu_model
-        )
-        beside = f", {curve.beside}" if curve.beside else ""
-        first.set_title(plain(f"{where}{beside}"), loc="left", fontsize=10)
-        aside = [t for t in comparable(report) if t.units_per_s and t not in curve.trials]
-        dots = [(t.batch, t.units_per_s) for t in aside]
-        if dots:
-            hollow = {**DOT, "facecolors": "none", "edgecolors": INK}
-            first.scatter(*zip(*dots, strict=True), **hollow, label="other settings")
-        measured(first, rates, median, BLUE, "each trial")
-        first.set_ylabel(plain(f"{numbers.plural(report.unit)}/s"))
-        if chosen.batch and chosen.units_per_s:
-            at, rate = [chosen.batch], [chosen.units_per_s]
-            first.scatter(at, rate, **RING, label="after" if report.changes else "before")
-        for outcome in dict.fromkeys(failures.values()):
-            at = [batch for batch, reason in failures.items() if reason == outcome]
-            first.scatter(
-                at,
-                [0.0] * len(at),
-                marker="x",
-                color=BAD,
-                clip_on=False,
-                label=plain(outcome),
-            )
-        for axis in memory:
-            measured(axis, peaks, max, INK, "highest of a trial")
-            axis.set_ylabel("peak memory, GiB")
-            limit = report.memory_limit_gib
-            if limit is not None and limit < NEAR * max(map(max, peaks.values())):
-                axis.axhline(limit, color=BAD, linestyle="--", label="limit")
+        draw_rates(drawn.axes[0], report, curve, aside)
+        draw_failures(drawn.axes[0], failures)
+        if peaks:
+            draw_peaks(drawn.axes[1], peaks, report.memory_limit_gib)
         for axis in drawn.axes:
             from_zero(axis)
             axis.legend(loc="best", fontsize=8)
         batch_axis(drawn.axes[-1], [*rates, *failures, *(t.batch or 1.0 for t in aside)])
     return drawn.svg
+
+
+def draw_rates(
+    axis: Any, report: Report, curve: Curve, aside: Sequence[TrialEntry]
+) -> None:
+    """Rates of the curve's trials, hollow dots of those aside, and a ring around the result."""
+    chosen = report.after if report.changes else report.before
+    where = report.machine.gpus[0].name if report.machine.gpus else report.machine.cpu_model
+    beside = f", {curve.beside}" if curve.beside else ""
+    axis.set_title(plain(f"{where}{beside}"), loc="left", fontsize=10)
+    if dots := [(trial.batch, trial.units_per_s) for trial in aside]:
+        hollow = {**DOT, "facecolors": "none", "edgecolors": INK}
+        axis.scatter(*zip(*dots, strict=True), **hollow, label="other settings")
+    measured(axis, curve.by_batch("units_per_s"), median, BLUE, "each trial")
+    axis.set_ylabel(plain(f"{numbers.plural(report.unit)}/s"))
+    if chosen.batch and chosen.units_per_s:
+        at, rate = [chosen.batch], [chosen.units_per_s]
+        axis.scatter(at, rate, **RING, label="after" if report.changes else "before")
+
+
+def draw_failures(axis: Any, failures: Mapping[float, str]) -> None:
+    """A cross for each failed batch size, with one label for each way to fail."""
+    for outcome in dict.fromkeys(failures.values()):
+        at = [batch for batch, reason in failures.items() if reason == outcome]
+        axis.scatter(
+            at, [0.0] * len(at), marker="x", color=BAD, clip_on=False, label=plain(outcome)
+        )
+
+
+def draw_peaks(
+    axis: Any, peaks: Mapping[float, Sequence[float]], limit_gib: float | None
+) -> None:
+    """Peak memory of the trials, and the limit unless it lies far above them."""
+    measured(axis, peaks, max, INK, "highest of a trial")
+    axis.set_ylabel("peak memory, GiB")
+    if limit_gib is not None and limit_gib < NEAR * max(map(max, peaks.values())):
+        axis.axhline(limit_gib, color=BAD, linestyle="--", label="limit")
 
 
 def measured(

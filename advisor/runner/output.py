@@ -238,9 +238,11 @@ class _Lines:
             self._kept.append(line)
 
     def _telling(self, line: str) -> bool:
-        lower = line.lower()
-        possible = self._wanted.lines and any(word in lower for word in self._wanted.words)
-        return bool(possible and self._wanted.lines and self._wanted.lines.search(line))
+        """Return True for a line that is looked for; a look for words spares most searches."""
+        pattern, lower = self._wanted.lines, line.lower()
+        if pattern is None or not any(word in lower for word in self._wanted.words):
+            return False
+        return pattern.search(line) is not None
 
     def found(self) -> tuple[str, ...]:
         return tuple(self._kept)

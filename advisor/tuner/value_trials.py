@@ -27,6 +27,21 @@ from advisor.tuner.stages import Stage, Trials, make_request, run_trial
 from advisor.tuner.state import TunerState, change_of
 
 
+class ValueTrials(NamedTuple):
+    """What the trials of a knob's values have shown so far."""
+
+    ignored: tuple[Candidate, Run] | None = None
+    """Candidate and run of the latest value that had no effect."""
+    followed: bool = False
+    """A value had an effect, or failed."""
+    refusal: str = ""
+    """Clause on the latest value that was faster and not taken: see `Judged.why`."""
+    unconfirmed: str = ""
+    """Sentence on the latest value that more runs could still judge."""
+    outcomes: tuple[str, ...] = ()
+    """Clause on each value that the program followed: what it ran at, or how it failed."""
+
+
 def try_values(
     state: TunerState,
     knob: Knob,
@@ -40,13 +55,7 @@ def try_values(
     only if no value had an effect. `kept_s`: time kept beside a trial, by default the reserve.
     """
     gated = is_gated(state, knob)
-    start, before = state, state.verdict_on(knob)
-    ignored: tuple[Candidate, Run] | None = None
-    followed = False
-    refusal = Judged(taken=False)
-    """Of the last value that was faster and not taken."""
-    unconfirmed = ""
-    outcomes: list[str] = []
+    start, tried = state, ValueTrials()
     for number, value in enumerate(values, 1):
         candidate = with_value(state, knob, value)
         if isinstance(candidate, knobs.InvalidChange):
@@ -60,40 +69,50 @@ def try_values(
             state, request, kept_s=beside_s, more_s=more_s, ahead=ahead
         )
         if trial is None:
-            if not (ignored or followed or before):
+            if not (tried.ignored or tried.followed or start.verdict_on(knob)):
                 return state.set_verdict(knob, "out-of-budget", OUT_OF_TIME)
             break
         run = trial.run
         if run is not None and is_ignored(knob, candidate, start.incumbent_run, run):
-            ignored = candidate, run
+            tried = tried._replace(ignored=(candidate, run))
             continue
-        followed = True
-        outcomes.append(outcome_of(state, value, trial))
+        outcomes = (*tried.outcomes, outcome_of(state, value, trial))
+        tried = tried._replace(followed=True, outcomes=outcomes)
         if run is None or not state.beats_incumbent(run):
             state = with_near_miss(state, run, knob, value)
             continue
         state, judged = yield from judge(state, knob, value, request.variant, run)
         if not judged.taken:
-            refusal, unconfirmed = judged, judged.unconfirmed or unconfirmed
+            unconfirmed = judged.unconfirmed or tried.unconfirmed
+            tried = tried._replace(refusal=judged.why, unconfirmed=unconfirmed)
             continue
         state = state.adopt(candidate, run)
         if gated:
             return state.set_verdict(knob, "faster", judged.why)
-    if ignored and not followed:
-        return set_ignored(state, knob, *ignored)
-    adopted = state.best.key != start.best.key
+    return with_verdict(state, start, knob, tried)
+
+
+def with_verdict(
+    state: TunerState, start: TunerState, knob: Knob, tried: ValueTrials
+) -> TunerState:
+    """State with a verdict on a knob whose values were tried, from `start` on.
+
+    An earlier verdict stays where no value had an effect, or where it was a better value already.
+    """
+    if tried.ignored and not tried.followed:
+        return set_ignored(state, knob, *tried.ignored)
+    before, adopted = start.verdict_on(knob), state.best.key != start.best.key
     if adopted and change_of(state.best, knob) is not None:
         reason = f"Faster by itself by more than {state.tie_percent}; the smallest value that was."
         return state.set_verdict(knob, "faster", reason)
     was_faster_before = before is not None and before.outcome == "found"
-    if not adopted and (was_faster_before or not followed):
+    if not adopted and (was_faster_before or not tried.followed):
         return state
-    if unconfirmed:
-        return state.set_verdict(knob, "not-proven", unconfirmed)
-    beyond = f"faster by more than {state.tie_percent}{refusal.why}"
-    reason = f"No value tested was {beyond}."
-    if outcomes:
-        reason = f"{reason} {'; '.join(outcomes)}."
+    if tried.unconfirmed:
+        return state.set_verdict(knob, "not-proven", tried.unconfirmed)
+    reason = f"No value tested was faster by more than {state.tie_percent}{tried.refusal}."
+    if tried.outcomes:
+        reason = f"{reason} {'; '.join(tried.outcomes)}."
     return state.set_verdict(knob, "not-faster", reason)
 
 
