@@ -39,9 +39,9 @@ def test_the_file_is_replaced_with_its_mode_owner_and_attributes(tmp_path) -> No
     write_atomic(path, b"a: 2\n", expected=b"a: 1\n")
     after = path.stat()
     assert path.read_bytes() == b"a: 2\n"
-    assert (after.st_mode, after.st_uid, after.st_gid) == (
-        before.st_mode, before.st_uid, before.st_gid,
-    )  # fmt: skip
+    assert after.st_mode == before.st_mode
+    assert after.st_uid == before.st_uid
+    assert after.st_gid == before.st_gid
     assert not marked or os.getxattr(path, "user.mine") == b"1"
     assert list(tmp_path.iterdir()) == [path]
 

@@ -207,9 +207,8 @@ def test_pairs_of_equal_code_tell_noise_and_the_smallest_threshold(head, smalles
     """Which they pass whichever arm was head; a regression says that the runner is no good."""
     found = decide([program_of(around(100), head)], Inputs(), "noise")
     (workload,) = found.workloads
-    assert (found.verdict, workload.verdict) == (
-        verdict, "regression" if verdict == "invalid" else "pass",
-    )  # fmt: skip
+    assert found.verdict == verdict
+    assert workload.verdict == ("regression" if verdict == "invalid" else "pass")
     assert 0.05 < workload.noise_pct < 0.5
     assert workload.notes[-1] == (
         f"smallest threshold that equal code passes: --threshold {smallest}%"

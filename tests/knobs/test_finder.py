@@ -13,7 +13,8 @@ from tests.knobs.conftest import find
 
 def test_a_known_look_alike_is_reported_with_its_reason() -> None:
     (trap,) = find("nbs: 64\n").traps
-    assert (trap.path, trap.document) == ("nbs", "config")
+    assert trap.path == "nbs"
+    assert trap.document == "config"
     assert "reference" in trap.why
 
 
@@ -83,7 +84,8 @@ COUNTED = [
 def test_what_a_batch_counts_and_who_shares_it() -> None:
     for text, unit, scope in COUNTED:
         knob = [k for k in find(text).knobs if k.kind == "batch_size"][-1]
-        assert (knob.unit, knob.scope) == (unit, scope), text
+        assert knob.unit == unit, text
+        assert knob.scope == scope, text
 
 
 PHASES = [
@@ -99,7 +101,8 @@ PHASES = [
 def test_the_phase_decides_the_class_of_a_batch() -> None:
     for text, phase, knob_class in PHASES:
         knob = next(k for k in find(text).knobs if k.kind == "batch_size")
-        assert (knob.phase, knob.knob_class) == (phase, knob_class), text
+        assert knob.phase == phase, text
+        assert knob.knob_class == knob_class, text
 
 
 def test_one_loader_block_of_a_config_with_both_phases_is_of_any_phase() -> None:
@@ -169,7 +172,8 @@ def test_the_knobs_of_the_test_phase_are_free_numeric_or_of_quality() -> None:
         "test.precision": ("precision", "numeric"),
     }
     train = FOUND.knob("datasets.train.dataloader.args.batch_size")
-    assert (train.phase, train.knob_class) == ("train", "training")
+    assert train.phase == "train"
+    assert train.knob_class == "training"
     traps = {trap.path for trap in FOUND.traps}
     assert {f"{SCHEDULE}.train.n_timestep", f"{SCHEDULE}.test.linear_end"} <= traps
     assert not traps & {knob.path for knob in FOUND.knobs}
@@ -182,7 +186,8 @@ def test_every_reader_knows_an_argument(argument) -> None:
     workers = "" if argument.kind == "num_workers" else "num_workers: 2\n"
     found = find(f"batch_size: 8\n{argument.kind}: {value}\n{workers}")
     knob = found.knob(argument.kind)
-    assert (knob.kind, knob.knob_class) == (argument.kind, argument.class_in(knob.phase))
+    assert knob.kind == argument.kind
+    assert knob.knob_class == argument.class_in(knob.phase)
     needing = {link.paths[0] for link in found.links if link.kind == "needs-workers"}
     assert (argument.kind in needing) == ("workers" in argument.needs)
 
@@ -207,7 +212,9 @@ def test_every_reader_knows_an_argument(argument) -> None:
 )
 def test_a_batch_of_windows_or_of_an_inference_changes_no_training(text, path, phase) -> None:
     (knob,) = [knob for knob in find(text).knobs if knob.path == path]
-    assert (knob.kind, knob.phase, knob.knob_class) == ("batch_size", phase, "free")
+    assert knob.kind == "batch_size"
+    assert knob.phase == phase
+    assert knob.knob_class == "free"
 
 
 def test_the_cache_of_a_generation_is_a_setting_and_that_of_a_loader_is_none() -> None:

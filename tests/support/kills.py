@@ -117,7 +117,8 @@ def assert_whole(config: Path, where: str) -> None:
     except RevertConflictError as problem:
         refused = str(problem)
     assert not refused or "never rewritten" in refused, where
-    assert (config.read_bytes(), undone) == (ORIGINAL, found == TUNED), where
+    assert config.read_bytes() == ORIGINAL, where
+    assert undone == (found == TUNED), where
     rewrite(config)
     assert config.read_bytes() == TUNED, where
     assert revert([config]) == {config: 1}, where

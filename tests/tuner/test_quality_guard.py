@@ -86,7 +86,8 @@ def test_steps_are_written_where_the_bounds_lie_inside(tmp_path, items, noise) -
     assert not {seed for seed, _ in chose} & {seed for seed, _ in confirmed}
     assert {s for s, fewer in confirmed if fewer} == {s for s, fewer in confirmed if not fewer}
     last = search.state.quality.judgements[-1][1]
-    assert (last.stage, last.within) == ("confirmed", True)
+    assert last.stage == "confirmed"
+    assert last.within
     assert last.items == items
     assert last.runs >= 4
     assert (last.low or 9.0) < (last.value or 0.0) < (last.high or 9.0) < (last.limit or 0.0)
@@ -168,7 +169,10 @@ def test_where_the_seed_is_ignored_other_items_can_confirm(tmp_path) -> None:
     assert report.after.quality == {last.measure: last.value}
     assert report.quality_note.startswith("Quality before is that of batch ")
     last = search.state.quality.judgements[-1][1]
-    assert (last.runs, last.items, last.stage, last.within) == (1, 8, "confirmed", True)
+    assert last.runs == 1
+    assert last.items == 8
+    assert last.stage == "confirmed"
+    assert last.within
 
 
 def test_one_figure_of_other_items_is_not_called_beyond_its_limit(tmp_path) -> None:

@@ -161,9 +161,12 @@ def test_what_moves_along_has_a_decision_of_its_own(tmp_path) -> None:
     engine = on_formula(load_s=0.004, contention=3.0)
     text = "num_workers: 4\nprefetch_factor: 2\nbatch_size: 8\n"
     search = formula_search(tmp_path, engine, text, workload=TEST)
-    assert (search.values["num_workers"], search.values["prefetch_factor"]) == (0, None)
+    assert search.values["num_workers"] == 0
+    assert search.values["prefetch_factor"] is None
     moved = search.decisions["prefetch_factor"]
-    assert (moved.outcome, moved.old, moved.new) == ("changed", 2, None)
+    assert moved.outcome == "changed"
+    assert moved.old == 2
+    assert moved.new is None
     assert moved.reason
 
 
@@ -206,7 +209,8 @@ def test_out_of_memory_ends_the_climb_at_what_ran(tmp_path) -> None:
     """The largest that ran is taken. Fewer accumulation steps keep a training's update of 32."""
     engine = on_formula(load_s=1e-6, launch_s=1.0, card_gib=2.0)
     search = formula_search(tmp_path, engine, TRAINING)
-    assert (search.values["batch_size"], search.values["accumulation_steps"]) == (8, 4)
+    assert search.values["batch_size"] == 8
+    assert search.values["accumulation_steps"] == 4
     assert "gpu-oom" in search.decisions["batch_size"].reason
 
 
