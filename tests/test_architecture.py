@@ -88,6 +88,20 @@ def test_imports_point_down() -> None:
     assert not wrong
 
 
+def test_a_class_or_type_name_has_one_meaning() -> None:
+    """Of public names: who meets one in a room may look it up in any other."""
+    places: dict[str, list[str]] = {}
+    for module, path in modules().items():
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            names = [target.id for target in targets if isinstance(target, ast.Name)]
+            names += [node.name] if isinstance(node, ast.ClassDef) else []
+            for name in names:
+                if name[0].isupper() and not name.isupper():
+                    places.setdefault(name, []).append(module)
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
 def test_there_is_no_import_cycle() -> None:
     names = modules()
     graph = {name: imports(path, names) - {name} for name, path in names.items()}

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from advisor import config as documents
 from advisor.config import argv
 from advisor.model import Candidate, Failure, MeasurePlan, Purpose, Run, Trial, TrialFile
-from advisor.runner.resources import TrialLimits
+from advisor.runner.resources import ProcessLimits
 
 CommandName = Literal["own", "quality", "confirm-quality"]
 """The user's own command, or one declared for quality measures."""
@@ -171,7 +171,7 @@ class Program:
     env: Mapping[str, str] = field(default_factory=dict)
     memory_cap_gib: float | None = None
     allow_writes: bool = False
-    limits: TrialLimits = field(default_factory=TrialLimits)
+    limits: ProcessLimits = field(default_factory=ProcessLimits)
     seed: int | None = None
     """Given to the command in every run; None: its own."""
 

@@ -34,7 +34,7 @@ class GateProgram:
     """Working folder, below the checkout's top."""
     in_shell: bool = False
     """Run through `bash -c`: one string, as with --command."""
-    limits: resources.TrialLimits = field(default_factory=resources.TrialLimits)
+    limits: resources.ProcessLimits = field(default_factory=resources.ProcessLimits)
     """Limits of gpu-advisor.toml; no part of the definition."""
 
     @property

@@ -29,7 +29,7 @@ generator: the state of a random generator.
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Short = Annotated[str, Field(max_length=400)]
-State = dict[Short, StateKind]
+ChangedState = dict[Short, StateKind]
 """Paths of state that changed: `dataset.transform.rng`."""
 Digests = dict[Short, Short]
 """Digest of each random generator's state by its path."""
@@ -77,7 +77,7 @@ class WorkerState:
     """Random generators before its first fetch."""
     after: Digests = field(default_factory=dict)
     """Random generators after its first fetch."""
-    changed: State = field(default_factory=dict)
+    changed: ChangedState = field(default_factory=dict)
     """State of its copy of the dataset that its first fetches changed."""
 
 
@@ -98,13 +98,13 @@ class LoaderWork:
     """Between two fetches the main process drew random numbers; None: not looked at."""
     passes: tuple[PassItems, ...] = ()
     """The first passes, three at most."""
-    by_items: State = field(default_factory=dict)
+    by_items: ChangedState = field(default_factory=dict)
     """State that changed while an item was made in the main process."""
-    by_loop: State = field(default_factory=dict)
+    by_loop: ChangedState = field(default_factory=dict)
     """State that the main process changed between two batches of a pass."""
     set_inside: tuple[Short, ...] = ()
     """Names of the dataset that code in the loop over its batches sets, run or not."""
-    by_program: State = field(default_factory=dict)
+    by_program: ChangedState = field(default_factory=dict)
     """State that the main process changed between two passes."""
     set_around: tuple[Short, ...] = ()
     """Names of the dataset that code in the loops around a pass sets, run or not."""

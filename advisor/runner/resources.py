@@ -41,7 +41,7 @@ WHOLE_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrialLimits:
+class ProcessLimits:
     """Limits in seconds; None follows from other limits."""
 
     start_s: float | None = None
@@ -76,8 +76,8 @@ def parts_limit_s(plan: MeasurePlan) -> float:
     return SLOW_CEILINGS * plan.ceilings_s * parts
 
 
-def of_settings(workload: Workload, defaults: Defaults) -> TrialLimits:
-    return TrialLimits(
+def of_settings(workload: Workload, defaults: Defaults) -> ProcessLimits:
+    return ProcessLimits(
         start_s=workload.start_limit or defaults.start_limit,
         hang_s=workload.hang_limit or defaults.hang_limit,
         run_s=workload.run_limit or defaults.run_limit,
