@@ -65,12 +65,14 @@ def _started(session: Session, kind: Any) -> None:
 
     @patches.wrap(kind, "start")
     def start(original: Any, self: Any) -> None:
-        begun, work = (
-            clock(),
-            getattr(self, "_target", None) or self.run,
-        )  # a start forgets it
+        begun = clock()
+        given = [self.run, *vars(self).values()]  # a start forgets its target
+        if isinstance(
+            self, threading.Thread
+        ):  # a DataLoader's process is given own functions, too
+            given += getattr(self, "_args", None) or ()
         original(self)
-        session.attempt(_note, session, begun, self, work)
+        session.attempt(_note, session, begun, self, given)
 
     @patches.wrap(kind, "join")
     def join(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
@@ -87,23 +89,25 @@ def _asked(session: Session, pool: Any, *names: str) -> None:
             begun = clock()
             answer = original(self, *args, **kwargs)
             work = args[0] if args else kwargs.get("func")
-            session.attempt(_note, session, begun, self, work)
+            session.attempt(_note, session, begun, self, [work])
             return answer
 
 
-def _note(session: Session, begun: float, worker: Any, work: Any) -> None:
+def _note(session: Session, begun: float, worker: Any, given: list[Any]) -> None:
+    """Note a worker that is given a function or generator of the program's own."""
     held = session.own_work
-    if held is None or len(held) == KEPT or not _is_own(work):
+    if held is None or len(held) == KEPT or not any(map(_is_own, given)):
         return
     if not held or held[-1][1] is not worker:  # a pool is asked many times
         held.append((begun, worker))
 
 
 def _is_own(work: Any) -> bool:
-    """True if a function is the program's own."""
-    while isinstance(work, functools.partial):
-        work = work.func
+    """True if a function or a generator is the program's own, or is held by one that is called."""
+    if isinstance(work, functools.partial):  # of asyncio's, the function is an argument
+        return any(map(_is_own, (work.func, *work.args)))
     code = getattr(getattr(work, "__func__", work), "__code__", None)
+    code = code or getattr(work, "gi_code", None)
     if code is None:  # an object that is called as a function
         code = getattr(getattr(type(work), "__call__", None), "__code__", None)  # noqa: B004
     return code is not None and not call_sites.is_foreign(code.co_filename)

@@ -70,6 +70,7 @@ def test_a_pass_that_workers_loaded_ahead_is_no_faster_than_they_load(tmp_path) 
         ("thread", "rate"),
         ("process", "train"),
         ("executor", "rate"),
+        ("asyncio", "rate"),
         ("pool", "train"),
         ("dataset", "rate"),
     ],
