@@ -45,6 +45,8 @@ class Items:
     """Numbers of the first items, one by one: 32 at most."""
     distinct: tuple[int, ...] = ()
     """How many differ among the first 2, 4, 8, ... items."""
+    spread: tuple[Finite, ...] = ()
+    """Deviation of the indices among each 2, 4, 8, ... in turn, as a share of that among all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +75,8 @@ class WorkerState:
     """Digest of the part of the dataset that its init function left it; empty: none seen."""
     seeded: tuple[Short, ...] = ()
     """The process's own random generators that its init function set."""
+    set: Digests = field(default_factory=dict)
+    """What its init function set of the dataset, but for what may be a seed."""
     before: Digests = field(default_factory=dict)
     """Random generators before its first fetch."""
     after: Digests = field(default_factory=dict)
@@ -130,6 +134,8 @@ class UpdateWork:
     """Moves of torch's running averages of weights so far, at each update."""
     copies: dict[Short, Finite] = field(default_factory=dict)
     """By name of each copy of the weights that the program keeps by hand: moves in an update."""
+    copies_moved: dict[Short, tuple[Finite, ...]] = field(default_factory=dict)
+    """How far some of its numbers moved in each of the first updates, in all."""
     beside: dict[Short, Finite] = field(default_factory=dict)
     """By name of each tensor that a network keeps beside its weights: moves in an update."""
     parts: Finite | None = None
@@ -143,6 +149,8 @@ class UpdateWork:
     counts: dict[Short, Finite] = field(default_factory=dict)
     """By name of each number that the program computes with, and that grows by one with each batch:
     its growth in an update."""
+    counts_at_updates: dict[Short, Finite] = field(default_factory=dict)
+    """The same of those that grow by as much with each update, as where samples are added up."""
     once_a_batch: tuple[Short, ...] = ()
     """Expressions of the code that draw a number for a whole batch, take a next value for it, or
     move a number by itself."""

@@ -4,15 +4,16 @@ One time of a diffusion model, or one weight of a mixture, that is drawn for a w
 update over 16 batches held 16 of them, and over one larger batch it holds one. A weight of the loss
 that comes from `next(ramp)`, and a temperature that falls by `t * 0.999`, follow the batches in the
 same way, and are no whole numbers that count them. Nothing of torch's tells any of these. They
-stand in the code that runs with each backward pass: the innermost loop around it, and the program's
-own functions and networks that this loop calls. What lies in a loop further inside is done by items
-and not by batches; what an update alone does, or only tells a person, is left out. No code of the
-program runs.
+stand in the code that runs with each backward pass: the innermost loop around it, the program's own
+functions and networks that this loop calls, the collation of its batches and what yields their
+indices. What lies in a loop further inside is done by items and not by batches; what an update
+alone does, or only tells a person, is left out. No code of the program runs.
 """
 
 from __future__ import annotations
 
 import ast
+import functools
 import gc
 import inspect
 import operator
@@ -84,11 +85,21 @@ SEVERAL_OF_PYTHON = frozenset(("choices", "sample"))
 PARAMETERS_OF_NUMPY = {
     "random": 0, "random_sample": 0, "rand": 0, "randn": 0, "standard_normal": 0, "uniform": 2,
     "normal": 2, "lognormal": 2, "beta": 2, "gamma": 2, "binomial": 2, "randint": 2, "integers": 2,
-    "exponential": 1, "poisson": 1, "choice": 1,
+    "exponential": 1, "poisson": 1, "choice": 1, "dirichlet": 1,
 }  # fmt: skip
 """Arguments before the size: without one, a single number is drawn."""
-OF_TORCH = {"rand": 0, "randn": 0, "randint": 1}
+OF_TORCH = {"rand": 0, "randn": 0, "randint": 1, "randperm": 0}
 """Functions of torch's, and the arguments before those that may be a size."""
+FILLED = frozenset(("empty", "zeros", "ones"))
+"""Functions of torch's whose result a draw may fill."""
+FILLING = frozenset(
+    ("uniform_", "normal_", "bernoulli_", "exponential_", "log_normal_", "random_")
+)
+"""Methods that fill a tensor by a draw."""
+SAMPLED = frozenset(("sample", "rsample"))
+"""Methods of torch's distributions."""
+DECAYING = frozenset(("lerp_", "mul_", "div_"))
+"""Methods by which a tensor follows itself in its place."""
 
 
 class Piece(NamedTuple):
@@ -99,6 +110,17 @@ class Piece(NamedTuple):
     loop: ast.AST | None
     """The loop, if this is its own body: its variables last from batch to batch."""
     file: str
+    yields: bool = False
+    """It yields the indices of batches, and draws of several are for the items of one."""
+
+
+class Made(NamedTuple):
+    """A function by which batches are made."""
+
+    function: Any
+    owner: Any
+    yielding: bool
+    """It yields one after the other, and is no call for each."""
 
 
 def find(session: Session) -> None:
@@ -135,6 +157,55 @@ def _pieces_of_stack() -> list[Piece]:
     return []
 
 
+def _items_of(session: Session) -> float | None:
+    latest = (session.fed or {}).get("latest")
+    return float(latest[0]) if latest else None
+
+
+def _making(session: Session, outermost: Piece) -> Iterator[Made]:
+    """What makes the batches of the loop: collation, a sampler, or a generator of the program's."""
+    facts = session.fed or {}
+    iterator = facts["iterator"]() if "iterator" in facts else None
+    if iterator is not None:
+        for function, owner in _functions_of(iterator._collate_fn, None):
+            yield Made(function, owner, False)
+        sampler = iterator._index_sampler if iterator._auto_collation else iterator._dataset
+        yield from _yielding_of(sampler)
+    gone_through = getattr(outermost.loop, "iter", None)
+    while isinstance(gone_through, ast.Call):
+        for function, owner in _called(gone_through, outermost.variables):
+            yield from _yielding_of(function, owner)
+        gone_through = next(iter(gone_through.args), None)
+    if gone_through is not None:
+        yield from _yielding_of(_value(gone_through, outermost.variables))
+
+
+def _yielding_of(value: Any, owner: Any = None) -> Iterator[Made]:
+    """A generator function of the program's own: itself, or by which an object is gone through."""
+    if not isinstance(value, types.FunctionType):
+        value, owner = getattr(type(value), "__iter__", None), value
+    if _is_own(value) and value.__code__.co_flags & inspect.CO_GENERATOR:
+        yield Made(inspect.unwrap(value), owner, True)
+
+
+def _yielding(body: list[Any]) -> list[Any]:
+    """Innermost statements of a loop among which a value is yielded: they run once for each."""
+    found: list[Any] = []
+    here = [(body, False)]
+    while here:
+        statements, in_loop = here.pop()
+        for statement in statements:
+            if isinstance(statement, set_in_loops.INNER):
+                continue
+            own = (each for part in _own_parts(statement) for each in ast.walk(part))
+            if in_loop and any(isinstance(each, ast.Yield) for each in own):
+                found = statements
+            within = in_loop or isinstance(statement, LOOPS)
+            inner = ("body", "orelse", "finalbody")
+            here += [(getattr(statement, name, []), within) for name in inner]
+    return found
+
+
 class _Reading:
     """Reading of the code of one batch, from its loop on into the functions that it calls.
 
@@ -143,6 +214,9 @@ class _Reading:
     """
 
     def __init__(self, session: Session) -> None:
+        self._session = session
+        self._batch: float | None = None
+        """Items of the latest batch: a draw of as many is one for each."""
         self._modules = [entry.module() for entry in session.modules]
         self._followed: set[Any] = set()
         """Functions that were read, or are being read."""
@@ -158,6 +232,13 @@ class _Reading:
         pieces = _pieces_of_stack()
         if not pieces:
             return
+        self._batch = _items_of(self._session)
+        for made in _making(self._session, pieces[-1]):
+            if made.function not in self._followed:
+                self._followed.add(made.function)
+                pieces.append(
+                    self._piece(made.function, made.owner, yielding=made.yielding)
+                )
         for module in self._modules:  # whoever calls them
             for function, part in _forwards(module):
                 if function not in self._followed:
@@ -192,6 +273,10 @@ class _Reading:
                 continue
             if isinstance(statement, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
                 self._note_set(statement, piece.loop is not None)
+            elif (decaying := _decaying_in_place(statement)) is not None:
+                if piece.loop is not None or not isinstance(decaying, ast.Name):
+                    key = ast.unparse(decaying)
+                    self._decaying.setdefault(key, []).append(statement)
             else:
                 self._set_anew |= set().union(*map(_stored, _own_parts(statement)))
             branch = isinstance(statement, ast.If)
@@ -234,7 +319,7 @@ class _Reading:
     ) -> Iterator[str]:
         """Tell a call that draws or takes a value, and read the functions that it runs."""
         variables = piece.variables
-        if not by_items and (_is_draw(call, variables) or _is_next(call, variables)):
+        if not by_items and (self._is_draw(call, piece) or _is_next(call, variables)):
             yield ast.unparse(call)[:TOLD_CHARS]
         for function, owner in _called(call, variables) if calls else ():
             if len(self._followed) < MOST_FUNCTIONS and function not in self._followed:
@@ -244,15 +329,19 @@ class _Reading:
                 self._files.add(inner.file)
                 yield from self._block(inner.body, inner, calls - 1, by_items)
 
-    def _piece(self, function: Any, owner: Any) -> Piece:
-        """A function's body; of its variables only globals and `self` are known."""
+    def _is_draw(self, call: ast.Call, piece: Piece) -> bool:
+        return _is_draw(call, piece.variables, self._batch, single=piece.yields)
+
+    def _piece(self, function: Any, owner: Any, *, yielding: bool = False) -> Piece:
         code = function.__code__
         tree = set_in_loops.function_of(code)
         variables = dict(function.__globals__)
         variables.update((name, UNKNOWN) for name in code.co_varnames)
         if owner is not None and code.co_argcount:
             variables[code.co_varnames[0]] = owner
-        return Piece(getattr(tree, "body", []), variables, None, code.co_filename)
+        body = getattr(tree, "body", [])
+        body = _yielding(body) if yielding else body
+        return Piece(body, variables, None, code.co_filename, yielding)
 
     def _note_set(self, statement: Any, is_loop: bool) -> None:
         """Note what an assignment sets: by its own last value, or anew.
@@ -352,8 +441,9 @@ def _called(call: ast.Call, variables: dict[str, Any]) -> Iterator[tuple[Any, An
         owner = _value(function.value, variables)
         method = getattr(type(owner), function.attr, None)
         if owner is not UNKNOWN and isinstance(method, types.FunctionType):
+            held = inspect.getattr_static(type(owner), function.attr)
             if _is_own(method):
-                yield inspect.unwrap(method), owner
+                yield inspect.unwrap(method), None if type(held) is staticmethod else owner
             return
     if isinstance(function, ast.Subscript):
         container = _value(function.value, variables)
@@ -367,18 +457,25 @@ def _called(call: ast.Call, variables: dict[str, Any]) -> Iterator[tuple[Any, An
     else:
         elements = [_value(function, variables)]
     for element in elements:
-        called: Any
-        if isinstance(element, types.MethodType):
-            called, of = element.__func__, element.__self__
-        elif isinstance(element, types.FunctionType):
-            called, of = element, None if owner is UNKNOWN else owner
-        elif hasattr(type(element), "forward"):
-            yield from _forwards(element)
-            continue
-        else:
-            called, of = getattr(type(element), CALL, None), element
-        if _is_own(called):
-            yield inspect.unwrap(called), of
+        yield from _functions_of(element, owner)
+
+
+def _functions_of(element: Any, owner: Any) -> Iterator[tuple[Any, Any]]:
+    """The program's own functions that a call of this object runs, each with what it is of."""
+    called: Any
+    if isinstance(element, functools.partial):
+        element = element.func
+    if isinstance(element, types.MethodType):
+        called, of = element.__func__, element.__self__
+    elif isinstance(element, types.FunctionType):
+        called, of = element, None if owner is UNKNOWN else owner
+    elif hasattr(type(element), "forward"):
+        yield from _forwards(element)
+        return
+    else:
+        called, of = getattr(type(element), CALL, None), element
+    if _is_own(called):
+        yield inspect.unwrap(called), of
 
 
 def _is_own(function: Any) -> bool:
@@ -446,12 +543,12 @@ def _only_tells(body: list[Any]) -> bool:
     return all(
         isinstance(statement, ast.Expr)
         and isinstance(statement.value, ast.Call)
-        and _tells(statement.value)
+        and tells(statement.value)
         for statement in body
     )
 
 
-def _tells(call: ast.Call) -> bool:
+def tells(call: ast.Call) -> bool:
     words = " ".join(name for part in ast.walk(call.func) for name in _names(part)).lower()
     return any(word in words for word in TELLING)
 
@@ -459,8 +556,13 @@ def _tells(call: ast.Call) -> bool:
 # Draws, and values in turn
 
 
-def _is_draw(call: ast.Call, variables: dict[str, Any]) -> bool:
-    """Return True for a draw whose size is a constant."""
+def _is_draw(
+    call: ast.Call, variables: dict[str, Any], batch: float | None, *, single: bool
+) -> bool:
+    """Return True for a draw of one number or, if not `single`, of as many whatever the batch is.
+
+    Without a batch, a size has to be written out: it might be that of one.
+    """
     function = call.func
     name = (_names(function) or [""])[0]
     owner = (
@@ -470,23 +572,58 @@ def _is_draw(call: ast.Call, variables: dict[str, Any]) -> bool:
     )
     if owner is UNKNOWN:  # `from random import random`
         owner = getattr(_value(function, variables), "__self__", UNKNOWN)
-    sizes = [word.value for word in call.keywords if word.arg in ("size", "k")]
+
+    def fixed(*sizes: ast.AST) -> bool:
+        if single:
+            return all(ast.unparse(each) in ("1", "(1,)", "[1]") for each in sizes)
+        return all(_is_fixed(each, variables, batch) for each in sizes)
+
+    sizes = [each.value for each in call.keywords if each.arg in ("size", "k")]
     if owner is random or isinstance(owner, random.Random):
-        several = name in SEVERAL_OF_PYTHON and all(
-            map(_is_constant, [*sizes, *call.args[1:]])
-        )
+        several = name in SEVERAL_OF_PYTHON and fixed(*sizes, *call.args[1:])
         return name in SCALAR_OF_PYTHON or several
     kind = getattr(owner, "__name__", "") if isinstance(owner, types.ModuleType) else ""
     of_numpy = kind == "numpy.random" or type(owner).__module__.startswith("numpy.random")
     if of_numpy and name in PARAMETERS_OF_NUMPY:
-        given = call.args[PARAMETERS_OF_NUMPY[name] :]
-        return all(map(_is_constant, [*sizes, *given]))
+        return fixed(*sizes, *call.args[PARAMETERS_OF_NUMPY[name] :])
     if kind == "torch" and name in OF_TORCH:
         given = [*call.args[OF_TORCH[name] :], *sizes]
         if name == "randint":  # from 0, or from another number
             given = given[-1:]
-        return bool(given) and all(map(_is_constant, given))
-    return False
+        return bool(given) and fixed(*given)
+    inner = getattr(function, "value", None)
+    if name in FILLING and isinstance(inner, ast.Call):  # `torch.empty(1).uniform_()`
+        return (_names(inner.func) or [""])[0] in FILLED and fixed(*inner.args)
+    return name in SAMPLED and fixed(*call.args, *sizes) and _is_of_one(inner, variables)
+
+
+def _is_of_one(part: Any, variables: dict[str, Any]) -> bool:
+    """Return True for a distribution of torch's over one number, or over a fixed few."""
+    kind, parameters = type(_value(part, variables)), []
+    if isinstance(part, ast.Call):  # `Beta(alpha, alpha).sample()`
+        kind = _value(part.func, variables)
+        parameters = [*part.args, *(each.value for each in part.keywords)]
+    elif shape := getattr(_value(part, variables), "__dict__", {}).get("_batch_shape"):
+        return not tuple(shape)
+    of_torch = getattr(kind, "__module__", "").startswith("torch.distributions")
+    return of_torch and all(_is_plain_number(each, variables) for each in parameters)
+
+
+def _is_plain_number(part: ast.AST, variables: dict[str, Any]) -> bool:
+    """Return True for a number, and for a tensor of numbers that are written out."""
+    if isinstance(part, ast.Call):
+        return all(map(_is_constant, part.args))
+    return type(_value(part, variables)) in (int, float)
+
+
+def _is_fixed(part: ast.AST, variables: dict[str, Any], batch: float | None) -> bool:
+    """Return True for a size, or a shape, that no batch has a part in."""
+    if _is_constant(part) or batch is None:
+        return _is_constant(part)
+    if isinstance(part, (ast.Tuple, ast.List)):
+        return all(_is_fixed(each, variables, batch) for each in part.elts)
+    value = _value(part, variables)
+    return type(value) is int and value != batch
 
 
 def _is_constant(part: ast.AST) -> bool:
@@ -554,6 +691,17 @@ def _follows_itself(statement: Any, name: str) -> bool:
     return False
 
 
+def _decaying_in_place(statement: Any) -> Any:
+    """What `centre.mul_(0.9).add_(mean)` moves; None for any other statement."""
+    part: Any = statement.value if isinstance(statement, ast.Expr) else None
+    decays = False
+    while isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
+        decays = decays or part.func.attr in DECAYING
+        part = part.func.value
+    plain = isinstance(part, (ast.Name, ast.Attribute))
+    return part if decays and plain and "grad" not in _names(part) else None
+
+
 def _is_ramp(op: ast.operator, step: ast.AST) -> bool:
     """Return True for a fraction that is added: a whole number is a count, and told as one."""
     fraction = isinstance(step, ast.Constant) and isinstance(step.value, float)
@@ -567,7 +715,7 @@ def _is_computed_with(tree: ast.Module, statements: list[Any]) -> bool:
     `self` is looked for as such only in the class that sets it, and elsewhere by its name.
     """
     first = statements[0]
-    target = first.target if isinstance(first, ast.AugAssign) else first.targets[0]
+    target = _decaying_in_place(first) or getattr(first, "target", None) or first.targets[0]
     name = (_names(target) or [""])[0]
     of_self = ast.unparse(target).startswith("self.")
     setting = {(statement.lineno, ast.dump(statement)) for statement in statements}
@@ -583,7 +731,7 @@ def _is_computed_with(tree: ast.Module, statements: list[Any]) -> bool:
             isinstance(node, (ast.BinOp, ast.Call)) for node in ast.iter_child_nodes(part)
         ):
             continue
-        if isinstance(part, ast.Call) and _tells(part):
+        if isinstance(part, ast.Call) and tells(part):
             continue
         if name in _names(part) and isinstance(getattr(part, "ctx", None), ast.Load):
             owner = getattr(getattr(part, "value", None), "id", "")

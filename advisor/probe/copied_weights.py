@@ -43,11 +43,11 @@ COPIES = 4
 """Copies of the weights that are watched at once."""
 KEPT = 8
 """Tensors beside weights that are watched at once."""
-COUNTED_ELSEWHERE = ("BatchNorm", "Metric")
-"""Parts of the names of classes whose statistics are told otherwise, or are only looked at."""
+LOOKED_AT = "Metric"
+"""Part of the names of classes whose numbers are only looked at."""
 ALIKE = 0.5
 """Share of the network's weights whose shapes a copy has: parts of it may be left out."""
-NUMBERS = 16
+NUMBERS = 64
 """Numbers of a tensor that stand for it: `p.data.mul_()` leaves no other trace."""
 
 
@@ -90,6 +90,14 @@ class Copy:
             counted[update] += before != after or old.tolist() != new.tolist()
         counted.pop(self._seen[-1][0] if self._seen else 0, None)
         return float(median(counted.values())) if counted else None
+
+    def distances(self) -> list[float]:
+        """How far it moved in each update that was seen whole."""
+        first: dict[int, Any] = {}
+        for update, _, numbers in self._seen:
+            first.setdefault(update, numbers)
+        states = list(first.values())
+        return [float((new - old).norm()) for old, new in zip(states, states[1:])]
 
 
 class Kept(Copy):
@@ -150,8 +158,16 @@ def find(session: Session, optimizer: Any) -> None:
                 return
 
 
+def is_torchs_norm(part: Any) -> bool:
+    """Return True for torch's BatchNorm: in training it is known to normalise by its batch."""
+    return any(
+        base.__name__ == "_BatchNorm" and base.__module__.startswith("torch.")
+        for base in type(part).__mro__
+    )
+
+
 def _kept(session: Session) -> Iterator[Kept]:
-    """Floating tensors of called networks that are no weights and no normalisation's statistics."""
+    """Floating tensors of called networks that are no weights and no statistics of torch's."""
     seen: set[int] = set()
     for entry in session.modules:
         network = entry.module()
@@ -159,7 +175,7 @@ def _kept(session: Session) -> Iterator[Kept]:
             network.named_modules() if hasattr(network, "named_modules") else ()
         ):
             kinds = "".join(base.__name__ for base in type(part).__mro__)
-            if id(part) in seen or any(kind in kinds for kind in COUNTED_ELSEWHERE):
+            if id(part) in seen or is_torchs_norm(part) or LOOKED_AT in kinds:
                 continue
             seen.add(id(part))
             for name, tensor in (*part._buffers.items(), *vars(part).items()):

@@ -6,6 +6,9 @@ import random
 import zlib
 from typing import Any
 
+SEQUENCES = {"SobolEngine", "QMCEngine"}
+"""Classes of torch's and scipy's sequences of numbers that stand for random ones."""
+
 
 def generator_state(value: Any) -> str | None:
     """Digest of a random generator's state; None for any other value."""
@@ -22,6 +25,9 @@ def generator_state(value: Any) -> str | None:
             return digest((zlib.crc32(words.tobytes()), position))
         if library == "torch" and name == "Generator" and value.device.type == "cpu":
             return digest(zlib.crc32(bytes(value.get_state().tolist())))
+        bases = {base.__name__ for base in kind.__mro__}
+        if bases & SEQUENCES and library in ("torch", "scipy"):
+            return digest((value.num_generated, value.__dict__.get("seed")))
     except Exception:  # a class of another library with one of these names
         pass
     return None

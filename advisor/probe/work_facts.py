@@ -15,6 +15,7 @@ import json
 import multiprocessing
 import os
 import random
+import statistics
 import sys
 import zlib
 from collections import deque
@@ -28,6 +29,7 @@ from . import (
     copied_weights,
     dataset_state,
     dataset_walk,
+    digests,
     item_making,
     loop_code,
     mixed_losses,
@@ -47,6 +49,8 @@ BATCHES = 128
 """Batches of a pass whose items are kept."""
 FIRST = 32
 """Items that are told one by one, to compare their order."""
+PARTS_OF_SPREAD = 4
+"""Parts of the items by which it is known how alike those of one are."""
 FETCHES = 4
 """Fetches of one process around which the dataset's state is read."""
 ITERATORS = 16
@@ -55,6 +59,8 @@ LOSSES = 16
 """Updates whose losses are told."""
 DRAWS = 3
 """Batches between which the process's random generators are looked at."""
+SEEDS_FROM = 100_000
+"""Numbers from here on may be seeds, of which a worker that stays needs one only. Judgement."""
 PARTED = {"size", "order", "array"}
 """Kinds of change by which a worker's init function leaves it a part of the dataset."""
 OF_PROCESS = ("random", "numpy.random", "torch")
@@ -96,7 +102,7 @@ class Pass:
 
     def content(self) -> dict[str, Any]:
         return {
-            "drawn": _told(self.drawn),
+            "drawn": {**_told(self.drawn), "spread": _spread(self.drawn)},
             "came": _told(self.came),
             "whole": self.whole,
             "updates": self.updates if self.whole else None,
@@ -115,6 +121,20 @@ def _told(items: list[Any]) -> dict[str, Any]:
         distinct.append(len(set(items[:size])))
         size *= 2
     return {"count": len(items), "first": items[:FIRST], "distinct": distinct}
+
+
+def _spread(items: list[Any]) -> list[float]:
+    """Deviation of indices among each 2, 4, 8, ... in turn, as a share of that among all.
+
+    Batches of alike items, which often lie side by side, have a small one.
+    """
+    whole, shares, size = statistics.pstdev(items) if items else 0.0, [], 2
+    while whole and size * PARTS_OF_SPREAD <= len(items):
+        starts = range(0, len(items) - size + 1, size)
+        parts = [statistics.pstdev(items[low : low + size]) for low in starts]
+        shares.append(statistics.fmean(parts) / whole)
+        size *= 2
+    return shares
 
 
 class LoaderWatch:
@@ -425,6 +445,11 @@ def _parted(session: Session, dataset: Any, workers: int, before: Any) -> None:
         path: after[path]
         for path, kind in dataset_state.changes(before, after, opened=True).items()
         if path.startswith("dataset") and kind != "generator"
+    }
+    session.worker_facts["set"] = {
+        path: digests.digest(value)
+        for path, (kind, value) in changed.items()
+        if kind == "order" or (kind == "value" and abs(value) < SEEDS_FROM)
     }
     kinds = {kind for kind, _ in changed.values()}
     if kinds & PARTED or ("value", workers) in changed.values():
@@ -746,7 +771,9 @@ def batch_statistics(session: Session) -> bool:
         module = entry.module()
         for part in module.modules() if hasattr(module, "modules") else ():
             names = "".join(base.__name__ for base in type(part).__mro__)
-            if "BatchNorm" in names and part.training:
+            # What another class keeps is seen to move, or not: it may be a frozen one.
+            shown = part._buffers and not copied_weights.is_torchs_norm(part)
+            if "BatchNorm" in names and part.training and not shown:
                 return True
     return False
 
@@ -757,14 +784,20 @@ def content(session: Session) -> dict[str, Any]:
     rates, schedule, averaged, losses, _ = zip(*kept) if kept else ((), (), (), (), ())
     known = session.batch_statistics
     copies, beside = copied_weights.content(session)
+    distances = {
+        copy.name: copy.distances() for copy in session.copies if copy.name in copies
+    }
+    counts, at_updates = batch_counts.content(session)
     return {
         "rates": rates,
         "other_rates": _other_rates(session, kept),
         "schedule": schedule,
         "averages": averaged,
         "copies": copies,
+        "copies_moved": distances,
         "beside": beside,
-        "counts": batch_counts.content(session),
+        "counts": counts,
+        "counts_at_updates": at_updates,
         "once_a_batch": by_batches.content(session),
         "edits": own_edits.content(session),
         **own_edits.gradients(session),

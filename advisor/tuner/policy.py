@@ -217,6 +217,15 @@ FEWEST_OF_A_PASS = 4
 """Items from which two passes are told apart."""
 FEWER_ITEMS_TIE = 0.1
 """Share of a pass's items, by the length of its loader, that a batch of uneven size explains."""
+MORE_ITEMS = 1.5
+"""Ratio of a pass's items, by the length of its loader, from which it has more: batches by tokens
+are of uneven size, and the first of them tell their mean. Judgement."""
+NEARER = 0.6
+"""Ratio of the spread of an update's indices below which they lie side by side: among 32 of a pass
+in random order it is nearly that of all, among those of one part in eight an eighth. Judgement."""
+DISTANCE_TIE, FEWEST_DISTANCES = 1.6, 2
+"""Ratio of how far an average of the weights moves that draws explain, and updates that are needed:
+a decay that follows the batch moves it by the ratio of the batches. Judgement."""
 SCHEDULE_TIE = 0.02
 """Relative difference of how far a schedule has moved that rounding explains: one update more or
 less in a pass of 50, as `len(loader) // accumulation` gives. One that counts batches moves at

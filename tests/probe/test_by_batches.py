@@ -12,6 +12,7 @@ from advisor.probe import by_batches
 PROGRAM = """
 import itertools, random
 import numpy as np
+import torch
 
 
 class Average:
@@ -40,6 +41,29 @@ class Cooling:
         return x / self.heat
 
 
+class Centre:
+    places, width = 6, 2
+
+    def __init__(self):
+        self.value, self.seen = torch.zeros(2), torch.zeros(2)
+
+    def pull(self, x):
+        away = x - self.value.numpy()
+        self.value.lerp_(torch.ones(2), 0.1)
+        self.seen.add_(1)
+        return away
+
+    def hide(self, x):
+        torch.randperm(self.places)
+        return x
+
+    def shake(self, x):
+        return x + torch.rand(self.width).numpy()
+
+    def fill(self, size):
+        return torch.randn(size).numpy()
+
+
 def mixed(x, share=0.0):
     if share <= 0:
         return x
@@ -59,6 +83,7 @@ def batches(data):
 def train(backward, alpha=0.0, accumulation=4):
     net, average, meter, ramps = Cooling(), {{"loss": Average()}}, Meter(), ramp(10)
     source, rng, level, tasks = batches(np.ones(8)), np.random.default_rng(0), 0.0, [1, 2, 3]
+    centre, beta_of, kept = Centre(), torch.distributions.Beta(0.4, 0.4), torch.zeros(2)
     smooth = beta = 1.0
     turns = itertools.cycle(tasks)
     for number in range(4):
@@ -96,6 +121,21 @@ def train(backward, alpha=0.0, accumulation=4):
         ("level = min(1.0, level + 0.01); x = x * level", "level = min(1.0, level + 0.01)"),
         ("level += number; x = x * level", None),
         ("number = 0.5 * number; x = x * number", None),
+        ("x = centre.pull(x)", "self.value.lerp_(torch.ones(2), 0.1)"),
+        ("x = x - kept.numpy(); kept.mul_(0.9).add_(1)", "kept.mul_(0.9).add_(1)"),
+        ("share = torch.ones(2); share.mul_(0.9); x = x * share.numpy()", None),
+        ("x = centre.hide(x)", "torch.randperm(self.places)"),
+        ("x = centre.shake(x)", None),
+        ("x = centre.fill(centre.places)", "torch.randn(size)"),
+        ("x = centre.fill(len(x))", None),
+        ("x = x * beta_of.sample().item()", "beta_of.sample()"),
+        ("x = x * beta_of.sample((len(x),)).numpy()", None),
+        (
+            "x = x * torch.distributions.Beta(0.4, 0.4).sample().item()",
+            "torch.distributions.Beta(0.4, 0.4).sample()",
+        ),
+        ("x = x * torch.empty(1).uniform_().item()", "torch.empty(1).uniform_()"),
+        ("x = x * torch.empty(len(x)).uniform_().numpy()", None),
     ],
 )  # fmt: skip
 def test_what_is_done_for_a_whole_batch_is_told(tmp_path, line, told) -> None:
@@ -105,7 +145,84 @@ def test_what_is_done_for_a_whole_batch_is_told(tmp_path, line, told) -> None:
     spec = importlib.util.spec_from_file_location("train", path)
     program = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(program)
-    session = SimpleNamespace(once_a_batch=None, capture=None, modules=[])
+    fed = {"latest": (2.0, [])}
+    session = SimpleNamespace(once_a_batch=None, capture=None, modules=[], fed=fed)
+    program.train(lambda: by_batches.find(session))
+    assert session.once_a_batch == [told] * (told is not None)
+
+
+LOADED = """
+import random
+import torch
+from torch.utils.data import DataLoader, Sampler
+
+
+class Sized(Sampler):
+    def __init__(self, sizes):
+        self.sizes = sizes
+
+    def __len__(self):
+        return 4
+
+    def __iter__(self):
+        batch = []
+        {each}
+        for index in range(8):
+            batch.append(index)
+            if len(batch) == 2:
+                {yields}
+                batch = []
+
+
+class Mixing:
+    def __init__(self, least):
+        self.least = least
+
+    def __call__(self, rows):
+        share = {drawn}
+        return torch.stack(rows) * share
+
+
+def of_parts(data):
+    for low in range(0, len(data), 2):
+        {made}
+        yield torch.stack(data[low : low + 2])
+
+
+data = [torch.ones(2)] * 8
+loader = DataLoader(data, batch_sampler=Sized([1, 2]), collate_fn=Mixing(0.5))
+
+
+def train(backward):
+    for x in {batches}:
+        backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("pieces", "told"),
+    [
+        ({"yields": "size = random.choice(self.sizes); yield batch"}, "random.choice(self.sizes)"),
+        ({"each": "random.random()"}, None),
+        ({"yields": "yield random.choices(range(8), k=2)"}, None),
+        ({"yields": "yield torch.randperm(8)[:2].tolist()"}, None),
+        ({"drawn": "random.uniform(self.least, 1)"}, "random.uniform(self.least, 1)"),
+        ({"drawn": "torch.rand(len(rows), 1)"}, None),
+        ({"made": "random.random()", "batches": "of_parts(data)"}, "random.random()"),
+        ({"made": "random.random()"}, None),
+    ],
+)
+def test_what_makes_a_batch_is_read_as_well(tmp_path, pieces, told) -> None:
+    """Collation, the branch that yields a batch of indices, and a generator of batches."""
+    usual = {"each": "pass", "yields": "yield batch", "drawn": "1.0", "made": "pass"}
+    path = tmp_path / "train.py"
+    path.write_text(LOADED.format(**{**usual, "batches": "loader", **pieces}))
+    spec = importlib.util.spec_from_file_location("train", path)
+    program = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(program)
+    iterator = iter(program.loader)
+    fed = {"latest": (2.0, []), "iterator": lambda: iterator}
+    session = SimpleNamespace(once_a_batch=None, capture=None, modules=[], fed=fed)
     program.train(lambda: by_batches.find(session))
     assert session.once_a_batch == [told] * (told is not None)
 

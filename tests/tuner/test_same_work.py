@@ -64,6 +64,13 @@ def test_an_update_that_differs_is_told(after, cause) -> None:
     ("name", "old", "new", "cause"),
     [
         ("averages", (0, 8, 16), (0, 1, 2), "running-average"),
+        ("copies_moved", {"ema": (0.1, 0.2)}, {"ema": (1.6, 3.1)}, "running-average"),
+        ("copies_moved", {"ema": (0.1, 0.2)}, {"ema": (0.12, 0.17)}, None),
+        ("copies_moved", {"ema": (0.1,)}, {"ema": (1.6,)}, None),
+        ("copies_moved", {"ema": (0.0, 0.0)}, {"ema": (1.6, 3.1)}, None),
+        ("counts_at_updates", {"seen": 4.0}, {"seen": 32.0}, "counters"),
+        ("counts_at_updates", {"seen": 32.0}, {"seen": 32.0}, None),
+        ("counts_at_updates", {}, {"seen": 32.0}, None),
         ("edits", {"gradients": 8.0}, {"gradients": 1.0}, "own-edits"),
         ("edits", {"gradients": 1.0}, {"gradients": 1.0, "weights": 3.0}, None),
         ("settings", {"momentum": 0.9}, {"momentum": 0.99}, "optimizer-settings"),
@@ -122,12 +129,14 @@ def test_passes_that_begin_to_repeat_each_other_are_refused(old, new, frozen) ->
     assert [each.refused for each in found] == [True] * frozen
 
 
-@pytest.mark.parametrize(("steps", "missing"), [(12, False), (13, False), (8, True)])
-def test_a_loader_of_larger_batches_has_as_many_items_by_its_length(steps, missing) -> None:
-    """100 batches of 4 are 12.5 of 32; each bucket's dropped rest is missing."""
+@pytest.mark.parametrize(
+    ("steps", "cause"), [(12, None), (13, None), (8, "items-missing"), (40, "items-repeat")]
+)
+def test_a_loader_of_larger_batches_has_as_many_items_by_its_length(steps, cause) -> None:
+    """100 batches of 4 are 12.5 of 32: a bucket drops its rest, an epoch of 40 batches has more."""
     found = same_work.differences([in_passes()], in_passes(steps=steps, batch=32))
     told = [each.cause for each in found if "length" in each.sentence]
-    assert told == ["items-missing"] * missing
+    assert told == [cause] * (cause is not None)
 
 
 @pytest.mark.parametrize(("first", "differs"), [((3, 1, 2), True), ((7, 0, 4), False)])
@@ -365,6 +374,52 @@ def test_what_is_done_by_batches_is_told_of_fewer_in_an_update(name, old, new, c
 def test_rows_that_differ_from_run_to_run_are_not_compared() -> None:
     runs = [in_updates(16, update_rows=rows) for rows in (150.0, 160.0)]
     assert same_work.differences(runs, in_updates(1, update_rows=40.0)) == ()
+
+
+def by_parts(batch: float, *spread: float) -> Run:
+    """Run of a training whose updates of 8 items have indices as far apart as that."""
+    drawn = Items(count=64, first=(1,), spread=spread)
+    loader = LoaderWork(passes=(PassItems(drawn=drawn),))
+    effects = Effects(batch=batch, trains="optimizer")
+    work = WorkFacts(update_samples=8.0, loader=loader)
+    return a_run(step_kind="optimizer step", effects=effects, work=work)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "cause"),
+    [
+        (by_parts(1, 0.1, 0.6, 0.9), by_parts(8, 0.1, 0.1, 0.1), "update-samples"),
+        (by_parts(1, 0.1, 0.1, 0.1), by_parts(8, 0.1, 0.1, 0.1), None),
+        (by_parts(1, 0.1, 0.6, 0.9), by_parts(8, 0.1, 0.5, 0.8), None),
+        (by_parts(1, 0.1, 0.6, 0.9), by_parts(8, 0.1), None),
+        (by_parts(1, 0.1, 0.6, 0.9), by_parts(1, 0.1, 0.1, 0.1), None),
+    ],
+)
+def test_batches_of_items_that_lie_side_by_side_are_told(before, after, cause) -> None:
+    """A few of them in an update were of all kinds, and one is of one kind."""
+    assert causes(after, before) == ([cause] if cause else [])
+
+
+def set_by_init(persistent: bool, *values: str) -> Run:
+    """Run whose first worker was set to this in each of its passes."""
+    workers = tuple(WorkerState(worker=0, set={"dataset.level": value}) for value in values)
+    effects = Effects(workers=2, persistent_workers=persistent)
+    return a_run(effects=effects, work=WorkFacts(loader=LoaderWork(workers=workers)))
+
+
+@pytest.mark.parametrize(
+    ("values", "persistent", "told"),
+    [
+        (("a", "b"), True, True),
+        (("a", "a"), True, False),
+        (("a",), True, False),
+        (("a", "b"), False, False),
+    ],
+)
+def test_what_the_init_function_sets_anew_in_each_pass_is_told(values, persistent, told) -> None:
+    """Workers that stay are never initialised again."""
+    after = set_by_init(persistent, "a")
+    assert causes(after, set_by_init(False, *values)) == ["set-by-program"] * told
 
 
 def at_indices(workers: int, *came: int, alike: bool | None = True, **state: Any) -> Run:

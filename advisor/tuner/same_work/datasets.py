@@ -121,6 +121,27 @@ def set_by_program(compared: Compared) -> Differences:
             yield suggested("set-by-program", sentence, of_workers=True)
 
 
+def set_by_init(compared: Compared) -> Differences:
+    """State that the init function sets otherwise in each pass: workers that stay keep the first.
+
+    Each has to be seen twice with what is no seed.
+    """
+    if not is_kept(compared.after) or is_kept(compared.before):
+        return
+    for run in compared.originals:
+        found: dict[tuple[int, str], set[str]] = {}
+        for each in loader_of(run).workers:
+            for path, value in each.set.items():
+                found.setdefault((each.worker, path), set()).add(value)
+        for (_, path), values in sorted(found.items()):
+            if len(values) > 1:
+                why = f"The workers' init function sets `{shown(path)}` otherwise in each pass"
+                yield suggested(
+                    "set-by-program", f"{why}; workers that stay miss it.", of_workers=True
+                )
+                return
+
+
 def set_by_loop(compared: Compared) -> Differences:
     """State that the loop over the batches sets, which workers of the pass never see.
 

@@ -1,5 +1,6 @@
 """Items of a pass: which come, how many, in what order, and which worker yields them."""
 
+import math
 from collections.abc import Sequence
 from statistics import median
 
@@ -17,6 +18,7 @@ from advisor.tuner.same_work.facts import (
     moved_workers,
     shared_start,
     suggested,
+    update_samples,
 )
 
 SHARDS = {"id", "num_workers"}
@@ -128,8 +130,11 @@ def other_content(compared: Compared) -> Differences:
         )
 
 
-def shorter_passes(compared: Compared) -> Differences:
-    """Passes of fewer items by their loader's length, as groups that each drop a rest have."""
+def other_lengths_of_passes(compared: Compared) -> Differences:
+    """Passes of fewer or more items by their loader's length.
+
+    Groups that each drop a rest have fewer, and an epoch of so many batches has more.
+    """
     if not moved_batch(compared):
         return
     sizes = [
@@ -142,6 +147,11 @@ def shorter_passes(compared: Compared) -> Differences:
             f"A pass has about {new:g} items by its loader's length, where it had {old:g}."
         )
         yield suggested("items-missing", sentence)
+    elif old and new > policy.MORE_ITEMS * old + batch:
+        sentence = (
+            f"A pass has about {new:g} items by its loader's length, where it had {old:g}."
+        )
+        yield suggested("items-repeat", sentence)
 
 
 def dropped_items(compared: Compared) -> Differences:
@@ -153,6 +163,22 @@ def dropped_items(compared: Compared) -> Differences:
     if before.trains and in_order and new > old:
         sentence = f"The last {new:g} items are dropped in each pass, where it was {old:g}."
         yield suggested("items-missing", sentence)
+
+
+def alike_items(compared: Compared) -> Differences:
+    """Updates over items that lie nearer to each other, as where each batch is of one kind."""
+    before, after = ends(compared)
+    samples = update_samples(before)
+    if not moved_batch(compared) or not before.trains or not samples or samples < 2:
+        return
+    place = int(math.log2(samples)) - 1
+    *known, new = (
+        first_items(run, "drawn").spread[place : place + 1]
+        for run in (*compared.originals, after)
+    )
+    if all(known) and new and new[0] < policy.NEARER * min(each[0] for each in known):
+        why = "Batches are of items that lie side by side, and an update has fewer of them"
+        yield suggested("update-samples", f"{why}: they may all be of one kind.")
 
 
 def is_same_pass(before: Run, after: Run) -> bool:

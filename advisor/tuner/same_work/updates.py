@@ -122,6 +122,26 @@ def other_averages(compared: Compared) -> Differences:
             yield suggested("running-average", f"{name} moves {times}.")
 
 
+def other_distances(compared: Compared) -> Differences:
+    """A running average of the weights that moves further in its updates, by another decay."""
+    if not moved_batch(compared):
+        return
+    *known, new = (
+        updates_of(run).copies_moved for run in (*compared.originals, compared.after)
+    )
+    for name in sorted(new.keys() & set.intersection(*(set(each) for each in known))):
+        size = min(len(each[name]) for each in (*known, new))
+        *old, far = (sum(each[name][:size]) for each in (*known, new))
+        if size < policy.FEWEST_DISTANCES or not min(old):
+            continue
+        apart = policy.DISTANCE_TIE * max(old) / min(old)
+        if far > apart * max(old) or far < min(old) / apart:
+            ratio = numbers.measure(far / fmean(old), 2)
+            why = f"The copy of the weights in `{name}` moves {ratio} times as far in an update"
+            yield suggested("running-average", f"{why}: its pace follows the batch.")
+            return
+
+
 def moves_of_averages(updates: UpdateWork) -> dict[str, float]:
     """Moves in an update by what moves: torch's own average, and those kept by hand."""
     found = {
@@ -178,6 +198,14 @@ def other_counts(compared: Compared) -> Differences:
                 f"`{name}` counts batches, and the program goes by it: {after:g} an update"
             )
             yield suggested("counters", f"{sentence}, where there were {before:g}.")
+            return
+    old, new = (updates_of(run).counts_at_updates for run in ends(compared))
+    for name in sorted(old.keys() & new.keys()):
+        if abs(new[name] - old[name]) > policy.SAMPLES_TIE * old[name]:
+            why = (
+                f"`{name}` grows by {new[name]:g} an update, where it grew by {old[name]:g}"
+            )
+            yield suggested("counters", f"{why}, and the program goes by it.")
             return
 
 
