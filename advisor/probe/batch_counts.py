@@ -23,7 +23,6 @@ from statistics import median
 from typing import Any, Iterator
 
 from . import call_sites, source_code
-from .by_batches import tells
 from .copied_weights import variables_of
 from .dataset_walk import HOLDERS
 from .session import Session
@@ -36,7 +35,7 @@ MOST_PASSES = 256
 """Backward passes in which growth is counted."""
 FEWEST_STARTS = 3
 """Values at the starts of updates by which their growth is known."""
-MOST_COUNTS = 8
+MOST_COUNTS = 24
 """Numbers that are watched at once."""
 HOLDERS_DEEP = 2
 """Holders between a variable and the object or dict with the number: `self.callbacks[1].seen`."""
@@ -58,6 +57,13 @@ CALLS_DEEP = 3
 """Levels of calls that are followed from a condition on. Judgement."""
 SCALES = ("time", "elapsed", "second", "took", "dur", "len")
 """Parts of names by which a count is divided for a rate, or for a share of a pass."""
+SHOWING = frozenset(
+    (
+        "print", "log", "info", "debug", "warning", "write", "format", "set_postfix",
+        "set_description", "add_scalar",
+    )
+)  # fmt: skip
+"""Functions that only tell a person."""
 LOOKED_AT = frozenset(("item", "float", "int", "detach", "cpu", "numpy", "tolist"))
 """Methods by which a loss is looked at: no gradient comes of the result."""
 
@@ -281,7 +287,7 @@ def _computing(tree: ast.Module) -> Iterator[Any]:
         if part in of_schedules or getattr(part, "name", None) in of_schedules:
             continue
         if not isinstance(part, ast.JoinedStr) and not (
-            isinstance(part, ast.Call) and tells(part)
+            isinstance(part, ast.Call) and last_name(part.func) in SHOWING
         ):
             yield part
             here += ast.iter_child_nodes(part)
@@ -298,7 +304,10 @@ def _functions_of_schedules(tree: ast.Module) -> set[Any]:
 
 
 def _names_of_lengths(tree: ast.Module) -> set[str]:
-    """Names that are set to the length of something, or to a part or a multiple of one."""
+    """Names that are set to the length of something, or to a multiple of one.
+
+    What is divided may be a length in updates, of which a count of batches is no share.
+    """
     return {
         last_name(target)
         for node in ast.walk(tree)
@@ -307,6 +316,7 @@ def _names_of_lengths(tree: ast.Module) -> set[str]:
             isinstance(p, ast.Call) and last_name(p.func) == "len"
             for p in ast.walk(node.value)
         )
+        and not any(isinstance(p, (ast.Div, ast.FloorDiv)) for p in ast.walk(node.value))
         for target in node.targets
     } - {""}
 

@@ -90,6 +90,8 @@ PARAMETERS_OF_NUMPY = {
 """Arguments before the size: without one, a single number is drawn."""
 OF_TORCH = {"rand": 0, "randn": 0, "randint": 1, "randperm": 0}
 """Functions of torch's, and the arguments before those that may be a size."""
+SIZES = ("size", "k")
+"""Names of arguments that say how many are drawn."""
 FILLED = frozenset(("empty", "zeros", "ones"))
 """Functions of torch's whose result a draw may fill."""
 FILLING = frozenset(
@@ -319,7 +321,8 @@ class _Reading:
     ) -> Iterator[str]:
         """Tell a call that draws or takes a value, and read the functions that it runs."""
         variables = piece.variables
-        if not by_items and (self._is_draw(call, piece) or _is_next(call, variables)):
+        in_turn = not piece.yields and _is_next(call, variables)  # else it takes an index
+        if not by_items and (in_turn or self._is_draw(call, piece)):
             yield ast.unparse(call)[:TOLD_CHARS]
         for function, owner in _called(call, variables) if calls else ():
             if len(self._followed) < MOST_FUNCTIONS and function not in self._followed:
@@ -330,7 +333,12 @@ class _Reading:
                 yield from self._block(inner.body, inner, calls - 1, by_items)
 
     def _is_draw(self, call: ast.Call, piece: Piece) -> bool:
-        return _is_draw(call, piece.variables, self._batch, single=piece.yields)
+        """Return True for a draw for the whole batch; a size that each batch sets may follow it."""
+        sizes = [*call.args, *(each.value for each in call.keywords if each.arg in SIZES)]
+        parts = (part for size in sizes for part in ast.walk(size))
+        named = {part.id for part in parts if isinstance(part, ast.Name)}
+        size = None if named & self._set_anew else self._batch
+        return _is_draw(call, piece.variables, size, single=piece.yields)
 
     def _piece(self, function: Any, owner: Any, *, yielding: bool = False) -> Piece:
         code = function.__code__
@@ -543,12 +551,12 @@ def _only_tells(body: list[Any]) -> bool:
     return all(
         isinstance(statement, ast.Expr)
         and isinstance(statement.value, ast.Call)
-        and tells(statement.value)
+        and _tells(statement.value)
         for statement in body
     )
 
 
-def tells(call: ast.Call) -> bool:
+def _tells(call: ast.Call) -> bool:
     words = " ".join(name for part in ast.walk(call.func) for name in _names(part)).lower()
     return any(word in words for word in TELLING)
 
@@ -578,7 +586,7 @@ def _is_draw(
             return all(ast.unparse(each) in ("1", "(1,)", "[1]") for each in sizes)
         return all(_is_fixed(each, variables, batch) for each in sizes)
 
-    sizes = [each.value for each in call.keywords if each.arg in ("size", "k")]
+    sizes = [each.value for each in call.keywords if each.arg in SIZES]
     if owner is random or isinstance(owner, random.Random):
         several = name in SEVERAL_OF_PYTHON and fixed(*sizes, *call.args[1:])
         return name in SCALAR_OF_PYTHON or several
@@ -731,7 +739,7 @@ def _is_computed_with(tree: ast.Module, statements: list[Any]) -> bool:
             isinstance(node, (ast.BinOp, ast.Call)) for node in ast.iter_child_nodes(part)
         ):
             continue
-        if isinstance(part, ast.Call) and tells(part):
+        if isinstance(part, ast.Call) and _tells(part):
             continue
         if name in _names(part) and isinstance(getattr(part, "ctx", None), ast.Load):
             owner = getattr(getattr(part, "value", None), "id", "")

@@ -43,6 +43,8 @@ COPIES = 4
 """Copies of the weights that are watched at once."""
 KEPT = 8
 """Tensors beside weights that are watched at once."""
+NEAR = 0.5
+"""Share of the weights by which a copy of them may differ when it is found. Judgement."""
 LOOKED_AT = "Metric"
 """Part of the names of classes whose numbers are only looked at."""
 ALIKE = 0.5
@@ -61,6 +63,8 @@ class Copy:
         """Code of the function in whose variables the copy lies."""
         self._steps = steps
         """Way from the variables to the tensor: by item or attribute, and the key."""
+        self.is_near = False
+        """It began near to the weights, as an average does and a gradient does not."""
         self._seen: list[tuple[int, Any, Any]] = []
         """Updates so far, the tensor's identity and version, and some of its numbers."""
 
@@ -74,6 +78,16 @@ class Copy:
         flat = tensor.detach().reshape(-1)
         numbers = flat[:: max(1, flat.numel() // NUMBERS)][:NUMBERS].clone()
         return (id(tensor), tensor._version), numbers
+
+    def lies_near(self, weights: list[Any]) -> bool:
+        """True if it differs from weights of its shape by less than half of what they are."""
+        try:
+            tensor = self._found()
+            _, own = self._state(tensor)
+            others = [self._state(w)[1] for w in weights if w.shape == tensor.shape]
+        except Exception:  # it is not there any more
+            return False
+        return any(float((own - w).norm()) < NEAR * float(w.norm()) for w in others)
 
     def _found(self) -> Any:
         """What lies there now, maybe another tensor than before."""
@@ -92,7 +106,9 @@ class Copy:
         return float(median(counted.values())) if counted else None
 
     def distances(self) -> list[float]:
-        """How far it moved in each update that was seen whole."""
+        """How far it moved in each update; nothing of what is no average of the weights."""
+        if not self.is_near:
+            return []
         first: dict[int, Any] = {}
         for update, _, numbers in self._seen:
             first.setdefault(update, numbers)
@@ -153,7 +169,9 @@ def find(session: Session, optimizer: Any) -> None:
         for name, steps in _copies(session.torch, variables_of(frame), weights):
             if name not in names:
                 names.add(name)
-                session.copies.append(Copy(name, frame.f_code, steps))
+                copy = Copy(name, frame.f_code, steps)
+                copy.is_near = copy.lies_near(weights)
+                session.copies.append(copy)
             if len(session.copies) == most:
                 return
 
@@ -171,8 +189,10 @@ def _kept(session: Session) -> Iterator[Kept]:
     seen: set[int] = set()
     for entry in session.modules:
         network = entry.module()
-        for path, part in (
-            network.named_modules() if hasattr(network, "named_modules") else ()
+        named = network.named_modules() if hasattr(network, "named_modules") else ()
+        # What may be frozen statistics comes last, so that it leaves room for others.
+        for path, part in sorted(
+            named, key=lambda each: "BatchNorm" in type(each[1]).__name__
         ):
             kinds = "".join(base.__name__ for base in type(part).__mro__)
             if id(part) in seen or is_torchs_norm(part) or LOOKED_AT in kinds:

@@ -128,6 +128,7 @@ def train(backward, alpha=0.0, accumulation=4):
         ("x = centre.shake(x)", None),
         ("x = centre.fill(centre.places)", "torch.randn(size)"),
         ("x = centre.fill(len(x))", None),
+        ("rows = 2 * len(x); x = x + torch.rand(rows).numpy()[:2]", None),
         ("x = x * beta_of.sample().item()", "beta_of.sample()"),
         ("x = x * beta_of.sample((len(x),)).numpy()", None),
         (
@@ -204,6 +205,7 @@ def train(backward):
     [
         ({"yields": "size = random.choice(self.sizes); yield batch"}, "random.choice(self.sizes)"),
         ({"each": "random.random()"}, None),
+        ({"yields": "first = next(iter([1, 2])); yield batch"}, None),
         ({"yields": "yield random.choices(range(8), k=2)"}, None),
         ({"yields": "yield torch.randperm(8)[:2].tolist()"}, None),
         ({"drawn": "random.uniform(self.least, 1)"}, "random.uniform(self.least, 1)"),
