@@ -99,7 +99,10 @@ def test_growth_in_an_update(tmp_path, monkeypatch, batch, accumulation) -> None
         batch_counts.find(session)
 
     trainer.train(lambda: batch_counts.look(session), step)
-    by_batches, at_updates = batch_counts.content(session)
+    by_batches, at_updates = (
+        {name.replace("trainer.", "self."): growth for name, growth in found.items()}
+        for found in batch_counts.content(session)
+    )
     assert by_batches == {
         "self.callbacks.0.batches": accumulation,
         "Sequential.0.calls": accumulation,

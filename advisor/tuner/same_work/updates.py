@@ -129,7 +129,10 @@ def other_distances(compared: Compared) -> Differences:
     *known, new = (
         updates_of(run).copies_moved for run in (*compared.originals, compared.after)
     )
+    moves, then = (updates_of(run).copies for run in ends(compared))
     for name in sorted(new.keys() & set.intersection(*(set(each) for each in known))):
+        if moves.get(name) != then.get(name):
+            continue  # told by their number
         size = min(len(each[name]) for each in (*known, new))
         *old, far = (sum(each[name][:size]) for each in (*known, new))
         if size < policy.FEWEST_DISTANCES or not min(old):
