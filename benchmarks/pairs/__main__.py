@@ -20,6 +20,7 @@ from pathlib import Path
 
 import yaml
 
+from advisor.errors import OPTIMIZE_EXIT_CODES
 from advisor.model import JsonScalar
 from benchmarks.expert.__main__ import Case, run
 
@@ -186,7 +187,7 @@ def main() -> None:
             if (pair.name, place) in found:
                 continue
             one = found[pair.name, place] = measured(pair, place, args.budget, args.rounds)
-            if args.record:
+            if args.record and one.verdict in OPTIMIZE_EXIT_CODES:  # no call that failed
                 with args.record.open("a") as file:
                     file.write(json.dumps(asdict(one)) + "\n")
         print(row(*(found[pair.name, place] for place in PLACES)), flush=True)
