@@ -32,6 +32,18 @@ def _outside(skipped: Callable[[str], bool]) -> Any:
     return frame
 
 
+def by_program() -> bool:
+    """True if the program's own code called this, with nothing but Python's own between."""
+    frame = _outside(
+        lambda n: n.startswith((OWN, "<")) or (installed(n) and not _is_library(n))
+    )
+    return frame is not None and not is_foreign(frame.f_code.co_filename)
+
+
+def _is_library(name: str) -> bool:
+    return "site-packages" in name or "dist-packages" in name
+
+
 def own_frames() -> Iterator[Any]:
     """Functions of the program's own that are under way, the innermost first."""
     frame: Any = sys._getframe()
@@ -57,8 +69,7 @@ def is_foreign(name: str) -> bool:
 
 def installed(name: str) -> bool:
     """Return True for Python's own or library code."""
-    library = os.path.dirname(os.__file__)
-    return "site-packages" in name or "dist-packages" in name or name.startswith(library)
+    return _is_library(name) or name.startswith(os.path.dirname(os.__file__))
 
 
 def _site(frame: Any) -> str | None:

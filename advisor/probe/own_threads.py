@@ -1,9 +1,9 @@
 """Threads, processes and pools of the program's own, which may load batches ahead of its steps.
 
 A DataLoader tells how many batches its workers may have ready. Nothing tells it of a queue that
-the program fills by itself. So what runs the program's own functions beside it is noted as it
-begins. Work that the program waits for before its first step (it joins the thread, or shuts the
-pool down) has prepared something. Any other may have loaded ahead of the steps.
+the program fills by itself. So what it starts beside itself, or what runs its own functions, is
+noted as it begins. Work that the program waits for before its first step (it joins the thread, or
+shuts the pool down) has prepared something. Any other may have loaded ahead of the steps.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def actions(session: Session) -> Actions:
         "threading": lambda module: started(module.Thread),
         "multiprocessing.process": lambda module: started(module.BaseProcess),
         "multiprocessing.pool": lambda module: asked(
-            module.Pool, "apply_async", "map_async", "imap", "imap_unordered"
+            module.Pool, "apply_async", "map_async", "starmap_async", "imap", "imap_unordered"
         ),
         "concurrent.futures.thread": lambda module: asked(
             module.ThreadPoolExecutor, "submit"
@@ -94,9 +94,11 @@ def _asked(session: Session, pool: Any, *names: str) -> None:
 
 
 def _note(session: Session, begun: float, worker: Any, given: list[Any]) -> None:
-    """Note a worker that is given a function or generator of the program's own."""
+    """Note a worker that the program starts, or that is given a function of the program's own."""
     held = session.own_work
-    if held is None or len(held) == KEPT or not any(map(_is_own, given)):
+    if held is None or len(held) == KEPT:
+        return
+    if not (call_sites.by_program() or any(map(_is_own, given))):
         return
     if not held or held[-1][1] is not worker:  # a pool is asked many times
         held.append((begun, worker))
