@@ -107,9 +107,8 @@ class RunCache:
         before, after = statistics.median(earlier), statistics.median(rates)
         if abs(after / before - 1) > MOVED:
             self.set_aside = (
-                "Runs of earlier calls were set aside: the original ran at "
-                f"{numbers.number(before)} units/s then and runs at {numbers.number(after)} "
-                "units/s today."
+                "Runs of earlier calls were set aside, and measured again: the original's rate "
+                f"was {numbers.number(before)} a second then and is {numbers.number(after)} now."
             )
 
 

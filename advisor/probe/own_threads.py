@@ -30,7 +30,12 @@ def actions(session: Session) -> Actions:
         "threading": lambda module: started(module.Thread),
         "multiprocessing.process": lambda module: started(module.BaseProcess),
         "multiprocessing.pool": lambda module: asked(
-            module.Pool, "apply_async", "map_async", "starmap_async", "imap", "imap_unordered"
+            module.Pool,
+            "apply_async",
+            "map_async",
+            "starmap_async",
+            "imap",
+            "imap_unordered",
         ),
         "concurrent.futures.thread": lambda module: asked(
             module.ThreadPoolExecutor, "submit"

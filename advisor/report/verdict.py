@@ -194,8 +194,7 @@ def reason(tuning: FinishedTuning) -> str:
         )
     if verdict_of(tuning) == "partial":
         if too_noisy(tuning):
-            differ = numbers.percent(tuning.state.noise_of(tuning.state.best))
-            text += f" Equal runs differed by {differ}: a gain may have been overlooked."
+            text += f" A gain may have been overlooked: {tuning.state.apart}."
         text += f" Call again with --budget {numbers.whole_minutes(budget_s)}"
         text += _where(tuning) + "."
     return text
@@ -309,6 +308,9 @@ def _nothing_proven(tuning: FinishedTuning) -> str:
         if against:
             faster = f"{candidate.label} was faster ({numbers.ratio(ratio)} in one run)"
             return f"{faster} and was not taken: it {against.why.rstrip('.')}."
+    tried = [d for d in tuning.decisions if d.trials and not d.in_code]
+    if tried and all(decision.outcome == "ignored" for decision in tried):
+        return f"`{tried[0].path}`: {tried[0].reason}"
     searched = [
         a.request.variant for a in tuning.lab.attempts if a.request.purpose == "search"
     ]

@@ -935,6 +935,8 @@ def decide_batch(
         tested = (
             "Larger batches ran only with other worker counts, and no such pair was faster"
         )
+    if grid.stop.cause == "budget":  # nothing was found that a proof would need it for
+        ended = "The search stopped because the budget had no room for another run."
     reason = f"{tested} by more than {state.tie_percent}. {ended}"
     return state.set_verdict(knob, "not-faster", reason)
 
@@ -948,7 +950,8 @@ def rates_of_workers(state: TunerState, grid: Grid) -> str:
             where = f" with batch {batch}" if grid.knobs[0] is not None else ""
             ratio = numbers.ratio(state.gain(run, beside[1]))
             shown.append(f"{numbers.many(count, 'worker')}{where} ran at {ratio}")
-    return f" {'; '.join(shown)}." if shown else ""
+    beside_what = numbers.many(grid.start.workers, "worker")
+    return f" Beside {beside_what}, {'; '.join(shown)}." if shown else ""
 
 
 def decide_workers(

@@ -85,14 +85,25 @@ class TunerState:
 
     @property
     def original(self) -> Run:
-        """Best of the baselines, so that no gain is flattered."""
-        return self.context.objective.best(self.originals)
+        """Best of the baselines, so that no gain is flattered.
+
+        Of three or more, one at twice the speed of each other is no measure: the machine has slowed
+        since. Beside it nothing that runs now would look faster, and rounds would never ask.
+        """
+        best = self.context.objective.best(self.originals)
+        others = [run for run in self.originals if run is not best]
+        if len(others) < 2:
+            return best
+        second = self.context.objective.best(others)
+        return second if self.gain(best, second) >= COLLAPSED else best
 
     @property
     def steady_originals(self) -> tuple[Run, ...]:
-        """Baselines that did not collapse; all of them where fewer than two are left."""
+        """Baselines within twice the original's speed; all where fewer than two are left."""
         near = tuple(
-            run for run in self.originals if self.gain(self.original, run) < COLLAPSED
+            run
+            for run in self.originals
+            if 1 / COLLAPSED < self.gain(self.original, run) < COLLAPSED
         )
         return near if len(near) > 1 else self.originals
 
@@ -162,9 +173,20 @@ class TunerState:
 
         That of the original where it has too few.
         """
+        return noise_band(self.rates_of_parts(candidate)) or 0.0
+
+    def rates_of_parts(self, candidate: Candidate) -> list[tuple[float, ...]]:
+        """Rates of the parts of equal runs, by run: a candidate's latest rounds, or baselines."""
         compared = self.confirmation_runs(candidate)
         runs = compared if len(compared) > 1 else self.steady_originals
-        return noise_band([run.windows or (run.units_per_s,) for run in runs]) or 0.0
+        return [run.windows or (run.units_per_s,) for run in runs]
+
+    @property
+    def apart(self) -> str:
+        """How far parts of equal runs were apart: `parts of equal runs were up to 1.35x apart`."""
+        rates = [rate for parts in self.rates_of_parts(self.best) for rate in parts]
+        most = max(rates) / max(min(rates), 1e-9)
+        return f"parts of equal runs were up to {numbers.ratio(most)} apart"
 
     def sigma_of(self, candidate: Candidate) -> float:
         """Standard deviation of a log ratio of two such processes; noise is twice that of one."""
@@ -178,11 +200,10 @@ class TunerState:
 
     @property
     def tie_percent(self) -> str:
-        """Tie threshold as text, and how far equal runs differed if that is more."""
+        """Tie threshold as text, and how far equal runs were apart where noise is more."""
         shown = f"{100 * self.tie_threshold:.2g} %"
-        noise = self.noise_of(self.best)
-        if noise > self.tie_threshold:
-            return f"{shown} (equal runs differed by {numbers.percent(noise)})"
+        if self.noise_of(self.best) > self.tie_threshold:
+            return f"{shown} ({self.apart})"
         return shown
 
     def gain(self, run: Run, than: Run) -> float:

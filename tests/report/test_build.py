@@ -101,6 +101,15 @@ def test_a_batch_that_the_data_cannot_fill_is_the_reason(tmp_path) -> None:
     assert report.reason.endswith("the dataset has 6 items.")
 
 
+def test_a_config_that_the_program_ignores_is_told_so_first(tmp_path) -> None:
+    """`No value was faster` would let its user look on in a file that nothing reads."""
+    used: dict[str, Any] = {"arguments": (("batch_size", 4),)}
+    engine = on_formula(ignored=frozenset({"batch_size"}), observed=used, load_s=1e-6)
+    search = formula_search(tmp_path, engine, "batch_size: 4\n")
+    report = reported(search, tmp_path)
+    assert report.reason.startswith("`batch_size`: Ignored by the program")
+
+
 def test_more_workers_are_no_advice_once_their_best_count_runs(tmp_path) -> None:
     report = report_of(tmp_path, on_formula(load_s=0.05))
     assert "more loader workers" in report.bottleneck_before.sentence
@@ -108,7 +117,7 @@ def test_more_workers_are_no_advice_once_their_best_count_runs(tmp_path) -> None
 
 
 def test_the_noise_of_equal_runs_stands_beside_the_tie(tmp_path) -> None:
-    """`Faster by more than 15 %` alone would say too much of runs that differ by 81 %."""
+    """`Faster by more than 15 %` alone would say too much of runs that are 1.81x apart."""
     search = formula_search(tmp_path, on_formula(**FLAT), TEXT, workload=TEST)
     unsteady = (
         replace(run, windows=(1.3454 * run.units_per_s, run.units_per_s / 1.3454))
@@ -116,12 +125,13 @@ def test_the_noise_of_equal_runs_stands_beside_the_tie(tmp_path) -> None:
     )
     noisy = replace(search.state, originals=tuple(unsteady))
     assert search.state.tie_percent == "3 %"
-    assert noisy.tie_percent == "15 % (equal runs differed by 81 %)"
+    assert noisy.tie_percent == "15 % (parts of equal runs were up to 1.81x apart)"
     found = SimpleNamespace(
-        state=noisy, lab=search.executor, never_run=[], stop=search.stop, winner=ORIGINAL
-    )
+        state=noisy, lab=search.executor, never_run=[], stop=search.stop, winner=ORIGINAL,
+        decisions=(),
+    )  # fmt: skip
     assert verdict._nothing_proven(found) == (
-        "No value tested was faster by more than 15 % (equal runs differed by 81 %)."
+        "No value tested was faster by more than 15 % (parts of equal runs were up to 1.81x apart)."
     )
 
 
@@ -137,7 +147,7 @@ def test_equal_runs_that_differ_wildly_leave_the_call_open(tmp_path) -> None:
     assert report.verdict == "partial"
     assert report.too_noisy
     assert "**Too noisy to decide:" in view.render(report)
-    assert "Equal runs differed by" in report.reason
+    assert "parts of equal runs were up to 1.60x apart" in report.reason
     assert report.reason.endswith("on an idle machine.")
 
 

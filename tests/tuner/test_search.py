@@ -311,6 +311,17 @@ def test_a_run_that_collapsed_is_run_again_before_it_is_believed(tmp_path) -> No
     assert len(untold.asked("search")) <= 8
 
 
+def test_a_first_baseline_that_no_later_run_comes_near_hides_no_gain(tmp_path) -> None:
+    """The machine was idle for that one run, and is eight times as slow since."""
+    engine = on_formula(load_s=1e-6, slowed=8.0, held=lambda process, _: 1.0 if process else 0.0)
+    search = formula_search(tmp_path, engine, "batch_size: 1\n", workload={"phase": "test"})
+    rates = sorted(run.units_per_s for run in search.state.originals)
+    assert rates[-1] > 4 * rates[-2], "the first one is the stray"
+    assert search.values["batch_size"] > 16
+    assert search.state.original.units_per_s == rates[-2]
+    assert search.state.noise < 0.5
+
+
 def test_only_the_first_baseline_looks_at_the_parts_and_all_of_them_know(tmp_path) -> None:
     """The parts take longer than the window, and the others are there for the rate."""
     search = formula_search(tmp_path, on_formula(load_s=0.05), INFERENCE)
