@@ -107,7 +107,7 @@ class RunCache:
         before, after = statistics.median(earlier), statistics.median(rates)
         if abs(after / before - 1) > MOVED:
             self.set_aside = (
-                "Runs of earlier calls were set aside, and measured again: the original's rate "
+                "Runs of earlier calls were set aside. The original's rate "
                 f"was {numbers.number(before)} a second then and is {numbers.number(after)} now."
             )
 

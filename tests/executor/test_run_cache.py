@@ -77,5 +77,5 @@ def test_earlier_runs_are_set_aside_with_the_reason(rates, today, kept, tmp_path
     later.note_earlier("a further baseline, which no earlier call had")
     later.check_speed([today])
     assert (later.find("other") is not None) is kept
-    expected = "the original's rate was 10.0 a second then and is 15.0 now"
+    expected = "The original's rate was 10.0 a second then and is 15.0 now"
     assert (expected in later.set_aside) is not kept
