@@ -48,7 +48,7 @@ MOST_DIFF_LINES = 12
 """Lines of a diff."""
 MOST_ACTIONS = 3
 """Next steps, a line each."""
-LONGEST_BAR = 30
+LONGEST_BAR = 24
 """Characters: with its label, rate and gain it fits a line of 80."""
 BLOCKS = "\u258f\u258e\u258d\u258c\u258b\u258a\u2589\u2588"
 """Bars of one to eight eighths of a character."""
@@ -361,7 +361,11 @@ def tolerated(report: Report) -> str:
 
 
 def bars(report: Report) -> str:
-    """Rates before, with what is free, and after, as bars on one scale; empty without a gain."""
+    """Rates before, with what is free, and after, as bars on one scale; empty without a gain.
+
+    The bars come last: where a page is narrow they go to a line of their own, and nothing that is
+    to be read lies beyond its edge.
+    """
     sides, gain, free = report.sides, report.gain, report.gain_free
     rates = [side.units_per_s for side in sides]
     before, after = rates[0], rates[-1]
@@ -371,11 +375,14 @@ def bars(report: Report) -> str:
     if free and traded(report):
         rows.insert(1, ("for nothing", before * free.ratio, free.text))
     top = max(rate for _, rate, _ in rows)
-    wide = max(len(name) for name, _, _ in rows)
     unit = markdown.one_line(f"{numbers.plural(report.unit)}/s")
+    texts = [(name, f"{numbers.number(rate)} {unit}", how) for name, rate, how in rows]
+    name_width, rate_width, how_width = (
+        max(map(len, each)) for each in zip(*texts, strict=True)
+    )
     return "\n".join(
-        f"{name:<{wide}}  {bar(rate / top)} {numbers.number(rate)} {unit}  {how}".rstrip()
-        for name, rate, how in rows
+        f"{name:<{name_width}}  {shown:>{rate_width}}  {how:<{how_width}}  {bar(rate / top)}"
+        for (name, shown, how), (_, rate, _) in zip(texts, rows, strict=True)
     )
 
 
