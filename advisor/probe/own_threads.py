@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import weakref
 from typing import Any, Callable
 
 from . import call_sites
@@ -51,14 +52,18 @@ def look(session: Session) -> None:
     held, session.own_work = session.own_work, None if session.state == "stepping" else []
     mine = threading.current_thread()  # which may be one that trains
     since = [
-        begun for begun, worker in held or () if worker is not mine and not _is_shut(worker)
+        begun
+        for begun, worker in held or ()
+        if not (worker() is mine or _is_shut(worker()))
     ]
     if since:
         session.recorder.add(("ahead", min(since)))
 
 
 def _is_shut(worker: Any) -> bool:
-    """True for a pool that takes no more work."""
+    """True for a pool that takes no more work, or is gone."""
+    if worker is None:
+        return True
     shut = any(
         getattr(worker, name, False) is True for name in ("_shutdown", "_shutdown_thread")
     )
@@ -74,16 +79,18 @@ def _started(session: Session, kind: Any) -> None:
         given = [self.run, *vars(self).values()]  # a start forgets its target
         if isinstance(
             self, threading.Thread
-        ):  # a DataLoader's process is given own functions, too
+        ):  # a DataLoader's worker has own functions, too
             given += getattr(self, "_args", None) or ()
         original(self)
-        session.attempt(_note, session, begun, self, given)
+        session.attempt(
+            _note, session, begun, lambda: self, given
+        )  # it may end, and be ahead
 
     @patches.wrap(kind, "join")
     def join(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
         if session.own_work and not self.is_alive():
-            session.own_work = [each for each in session.own_work if each[1] is not self]
+            session.own_work = [each for each in session.own_work if each[1]() is not self]
 
 
 def _asked(session: Session, pool: Any, *names: str) -> None:
@@ -94,18 +101,20 @@ def _asked(session: Session, pool: Any, *names: str) -> None:
             begun = clock()
             answer = original(self, *args, **kwargs)
             work = args[0] if args else kwargs.get("func")
-            session.attempt(_note, session, begun, self, [work])
+            session.attempt(_note, session, begun, weakref.ref(self), [work])
             return answer
 
 
-def _note(session: Session, begun: float, worker: Any, given: list[Any]) -> None:
+def _note(
+    session: Session, begun: float, worker: Callable[[], Any], given: list[Any]
+) -> None:
     """Note a worker that the program starts, or that is given a function of the program's own."""
     held = session.own_work
     if held is None or len(held) == KEPT:
         return
     if not (call_sites.by_program() or any(map(_is_own, given))):
         return
-    if not held or held[-1][1] is not worker:  # a pool is asked many times
+    if not held or held[-1][1]() is not worker():  # a pool is asked many times
         held.append((begun, worker))
 
 

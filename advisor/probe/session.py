@@ -141,8 +141,8 @@ class Session:
         """Weak references to the parameters of called modules."""
         self.generating = False
         """Inside a library's `generate`."""
-        self.own_work: list[tuple[float, Any]] | None = []
-        """Own threads and pools with their begin; None once steps have begun."""
+        self.own_work: list[tuple[float, Callable[[], Any]]] | None = []
+        """Own threads and pools: begin, and what gives them. None once steps have begun."""
         self.capture: Any = None
         """Events of a CUDA graph capture, which forbids queuing and waiting."""
         self.graph_replayed = False
