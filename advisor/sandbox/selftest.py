@@ -13,6 +13,7 @@ import ctypes
 import json
 import os
 import select
+import signal
 import socket
 import sys
 import tempfile
@@ -63,6 +64,8 @@ def problem_of(policy: dict[str, Any], cwd: str, hidden: str, port: int = 0) -> 
                 _be_the_program(write, sandbox, policy, outside)
             os.close(write)
             said = _heard(read, sandbox)
+            if said is None:  # nobody decides on its calls any more: it would wait for ever
+                os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
         except OSError as problem:
             return _words(problem)
