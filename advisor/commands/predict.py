@@ -169,7 +169,7 @@ def trace_program(
     """Trace the program with a card or without, then with another batch.
 
     Two batches whose steps did the same operations give every other by a line. Where the first
-    other batch took another way through the program, the next one is tried.
+    other batch failed or took another way through the program, the next one is tried.
     """
     refused = ""
     first = run_trial(plan, Candidate())
@@ -194,8 +194,10 @@ def trace_program(
     for change in other_batches(asked, traces[0].batch):
         run = run_trial(shortened(plan, first), Candidate(changes=(change,)))
         if isinstance(run, Failure):
+            if run.kind == "interrupted":
+                return run
             reason = f"batch {change.new} failed here ({run.kind})"
-            return run if run.kind == "interrupted" else replace(program, why=reason)
+            continue
         traces.append(trace_of(run))
         for trace in traces[:-1]:
             try:
