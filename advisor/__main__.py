@@ -1,4 +1,7 @@
-"""Command line, from argv to an exit code."""
+"""Command line, from argv to an exit code.
+
+What takes long to import is imported within `main`, where Ctrl-C is answered in a sentence.
+"""
 
 import argparse
 import difflib
@@ -14,8 +17,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from advisor import __version__
-from advisor.commands import mistakes
-from advisor.config.argv import starts_another
 from advisor.errors import AdvisorError, InterruptedByUserError, UsageError
 
 COMMANDS = {
@@ -46,6 +47,8 @@ class _Parser(argparse.ArgumentParser):
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         parsed, unknown = self.parse_known_args(args, namespace)
         if unknown:
+            from advisor.commands import mistakes
+
             self.error(mistakes.unknown_words(self, unknown))
         return parsed
 
@@ -129,6 +132,8 @@ def dispatch(argv: list[str]) -> int:
         cut = rest.index("--")
         rest, command = rest[:cut], rest[cut + 1 :]
     parser = build_parser(name)
+    from advisor.commands import mistakes
+
     call = mistakes.Typed(
         name=name,
         words=tuple(rest),
@@ -156,6 +161,8 @@ def dispatch(argv: list[str]) -> int:
 
 def _no_such_command(name: str, argv: list[str]) -> str:
     """Sentence on a first word that is no subcommand: a typing error, or none was named."""
+    from advisor.config.argv import starts_another
+
     near = difflib.get_close_matches(name, COMMANDS, n=1)
     if near:
         return f"gpu-advisor has no command {name!r}. Did you mean {near[0]!r}?"
