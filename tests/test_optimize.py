@@ -225,7 +225,7 @@ def test_ctrl_c_leaves_the_config_no_process_a_partial_report_and_a_way_on(proje
 
     measured = set(re.findall(r"^trial \d+  (.+?)  search  ", seen, re.MULTILINE))
     assert measured
-    found = result_of(call(*words, "--json", "--budget", "30s", *program))
+    found = result_of(call(*words, "--json", "--budget", "60s", *program))
     report = json.loads((project / "report.json").read_text())
     assert found["runs"] == sum(not trial["reused"] for trial in report["trials"])
     again = [t for t in report["trials"] if t["purpose"] == "search" and t["label"] in measured]

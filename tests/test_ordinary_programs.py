@@ -37,7 +37,7 @@ def optimized(gpu_advisor: warm.Server, tmp_path_factory: pytest.TempPathFactory
     (folder / "sample.py").write_bytes((PROGRAMS / "ordinary_sample.py").read_bytes())
     (folder / "sample.json").write_text(SAMPLE_JSON)
     words = ("sample.json", "--", sys.executable, "sample.py", "sample.json")
-    quick = ("--window", "0.5s", "--json", "--budget", "60s")
+    quick = ("--window", "0.5s", "--json", "--budget", "120s")
     done = gpu_advisor.call("optimize", *quick, *words, cwd=folder)
     report = json.loads((folder / "report.json").read_text())
     assert done.returncode == (5 if report["work_left"] else 0), done.stderr
