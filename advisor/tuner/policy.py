@@ -17,22 +17,31 @@ def listed() -> str:
 # Windows
 
 MIN_STEPS = 8
-"""Steps that a window has at least: fewer tell no rate."""
+"""Steps that a window has at least: of fewer one slow step moves the rate, and each step more makes
+the windows of large batches dearer. Judgement."""
 CEILINGS_S = 1.0
 """Seconds for which a baseline measures each part alone."""
 ENDING_S = 1.0
-"""Seconds from a window's end to that of its process, where no diagnostics follow."""
+"""Seconds from a window's end to that of its process, where no diagnostics follow.
+
+What a baseline takes beyond this after its window is left out of the price. Judgement: too small
+prices processes below what they take, too large charges each of them for the diagnostics."""
 FOLLOWING_WINDOW_S = 1.0
 """Seconds of the window of a run that only shows which settings the program follows."""
 FOLLOWING_STEPS = 4
 """Steps of that window."""
 FOLLOWING_STEP_S = 8.0
-"""Seconds that a run for that purpose may step, where the original did not step for longer."""
+"""Seconds that a run for that purpose may step, where the original did not step for longer.
+
+By judgement; a power of two, as the limit is rounded up to one, so that the next call finds the
+run in its history."""
 
 # What is worth a trial
 
 MIN_WAIT_SHARE = 0.03
-"""Share of time in waits for data below which no loader setting can gain what is worth a change."""
+"""Share of time in waits for data, or in copies to a card, up to which no loader setting is tried.
+
+To end a wait of 3 % gains 3 %, and less than that is not written by default (`smallest_gain`)."""
 MOST_WAIT_SHARE = 0.5
 """Share of time in waits for data from which one run checks what the loader alone said of workers.
 
@@ -40,16 +49,22 @@ It runs alone for a second or two, once. On a machine whose hypervisor gave a te
 others it said that two workers load no faster than none: a program that waited for nine tenths of
 its time kept none, with two thirds of the budget unspent. Judgement."""
 WORTH_GROUPING = 0.1
-"""Share of padded positions from which batches of like lengths gain enough for a trial."""
+"""Share of padded positions from which batches of like lengths gain enough for a trial.
+
+Judgement: where compute follows the positions, a tenth of them less gains 1.11x."""
 MAX_TIE = 0.15
-"""Widest tie, as a relative difference: with a wider one the search would see no gain at all."""
+"""Widest tie, as a relative difference: with a wider one the search would see no gain at all.
+
+Judgement: on a noisier host a chance difference may lead the search, and the proof refuses it."""
 
 # Rounds
 
 FEWEST_ROUNDS = 2
 """Rounds without which there is no interval."""
 GATED_ROUNDS = 3
-"""Rounds kept for a candidate on top of a proven one."""
+"""Rounds kept for a candidate on top of a proven one, where a whole proof would keep more.
+
+Judgement: more would leave a precision or fewer steps no time for the runs that judge them."""
 GOOD_ROUNDS = 4
 """Rounds from which Student's bounds, which fewer than six have, are narrow enough.
 
@@ -57,8 +72,10 @@ Record: benchmarks/results/bounds.md."""
 MOST_RESERVED = 6
 """Rounds kept for the confirmation: the fewest with exact bounds (`stats.FEWEST_PAIRS`)."""
 MANY_TIMES = 4.0
-"""Gain that few rounds prove: ln 4 is 1.39. Student's bound is 0.9 wide for two ratios that differ
-by a tenth. Judgement."""
+"""Ratio of sampling steps whose gain two rounds prove: ln 4 is 1.39.
+
+Of two rounds in which one arm's runs differ by a tenth, the lower bound lies 0.77 below the
+estimate (`stats.comparison_interval`). Judgement."""
 
 # What processes cost
 
@@ -74,9 +91,15 @@ Three of the reference, two rungs, their other seeds, two pairs that confirm, an
 proof. Steps gain most of all, and a search on a busy machine went on for thirteen processes of its
 own and left none of five minutes for them."""
 COLD_START = 2.0
-"""A process slower than twice the fastest is taken for a cold start and not for a run's price."""
+"""A process slower than twice the fastest is left out of the price: a cold start, or long steps.
+
+Judgement: a smaller factor leaves out what ordinary load costs, a larger one lets a first run that
+filled caches price all others."""
 RECENT_PROCESSES = 8
-"""Latest processes, which tell how long other programs delay one now."""
+"""Latest processes, whose upper quartile of delays tells how long other programs delay one now.
+
+Judgement. In 120 simulated searches beside others the time kept for a proof was the same without
+it, as the simulation's price holds the delay already; it was put in beside a real neighbour."""
 ROUND_FACTOR = 1.1
 """Planned over measured seconds of a round: processes differ, and a proof must not be cut off."""
 NAMED_BUDGET_FACTOR = 1.2
@@ -91,7 +114,9 @@ FIRST_ITEM_SHARE = 0.1
 MOST_BASELINES = 3
 """Most baselines: the third only where two disagree."""
 STEP_SHARES = (0.5, 0.25, 0.1, 0.05, 0.025, 0.01)
-"""Shares of the original sampling steps to try."""
+"""Shares of the original sampling steps to try: each about half of the one before.
+
+Judgement: finer shares would cost more pairs of quality runs than their gain is worth."""
 FEWEST_SAMPLING_STEPS = 10
 """Sampling steps of the run that only counts the forwards of an item; judgement."""
 FEWEST_SAMPLING_STEPS_S = 1.0
@@ -111,11 +136,14 @@ LONG_WINDOW_UPDATES = 8
 MOST_DOUBLINGS = 10
 """Largest batch of a search: 2**10 times the config's."""
 LARGEST_LEAP = 8
-"""Largest growth of the batch at once, over the largest that ran: memory is only known so far."""
+"""Largest growth of the batch at once, over the largest that ran: memory is only known so far.
+
+Judgement: a smaller leap takes more processes to a large batch, a larger one runs out of memory."""
 LEAST_LOG_GAIN = 0.009
 """A smaller expected log gain ends the search, and rates so close tie.
 
-Record: benchmarks/results/tables-cpu2.md, first table: 99.5 % of the optimum in 6.7 processes."""
+Record: benchmarks/results/tables-cpu2.md, first table: 99.5 % of the optimum, and 97.1 % in the
+worst tenth, in 7.0 processes. With 0.01, earlier that day, the worst tenth had 96.9 % in 6.7."""
 DEAREST_WINDOW = 4.0
 """Times the time of a usual process that a large batch's window may take; judgement."""
 ROOM_TO_LEARN = 4
@@ -129,11 +157,19 @@ FEWEST_STEPS_A_PASS = 4
 # Workers that sleep
 
 WORKERS_A_CPU = (2, 4, 8)
-"""Counts to run alone, in CPUs: eight times as many cost a start of seconds."""
+"""Counts to run alone, in CPUs: eight times as many cost a start of seconds.
+
+Record: benchmarks/results/same-work-cpu2.md: on two CPUs 16 workers, the most that this allows,
+were written for most loaders that sleep. So more might gain still; that eight suffice is judgement.
+"""
 MOST_WORKERS = 64
-"""Workers of one process; beyond, its own thread that collects their batches is the limit."""
+"""Workers of one process; beyond, its own thread that collects their batches is the limit.
+
+Judgement: no record has more than 16."""
 WORKERS_MEMORY_SHARE = 0.5
-"""Most of the host's memory, or of the free room in /dev/shm, that workers may take."""
+"""Most of the host's memory, or of the free room in /dev/shm, that workers may take.
+
+Judgement: the program and its batches need the rest, and a full /dev/shm kills a worker."""
 
 # Values tried in turn
 
@@ -157,7 +193,10 @@ is worth more elsewhere. Judgement."""
 MOST_ROUNDS = 20
 """Most rounds: more narrow the bounds too slowly to pay. Judgement."""
 VALIDATION_FACTOR = 1.5
-"""Time of a pass with validation, over that of its training steps."""
+"""Time that a check of memory gives a pass with validation, over that of its training steps.
+
+Judgement: too small ends the check before the validation, and the report says that none was seen;
+too large keeps budget from what else would run."""
 
 # Quality within a tolerance
 
@@ -179,8 +218,10 @@ Simulated with normal losses; of a spread of half the tolerance 65 % and 6.5, ag
 MOST_QUALITY_PAIRS = 12
 """Most runs a side that may confirm a candidate: it would cost more than it gains. Judgement."""
 FEWEST_QUALITY_PAIRS = 3
-"""Pairs that are tried where the budget holds no more: Student's bound of two is 4.5 times their
-spread, of three 1.7 times."""
+"""Pairs that are tried where the budget holds no more.
+
+Student's bound at `stats.ALPHA` lies 9.0 times the spread of two pairs from their mean, and 2.5
+times that of three, so that two hardly ever confirm."""
 CHECK_SHARE = 0.25
 """Part of the remaining budget for the original beside the best free candidate; judgement."""
 
@@ -193,19 +234,26 @@ FILES_AN_ITEM = 0.5
 ENOUGH_FILES = 4.0
 """Fewest expected files or items whose number tells anything."""
 UNFLUSHED_BYTES = 16384
-"""Bytes of a file that may stay unflushed at the end."""
+"""Bytes of a file that may stay unflushed at the end: two buffers of a file in Python 3.11.
+
+Judgement: too small refuses a batch for results on their way, too large hides some that are lost.
+"""
 ROUNDING_RELATIVE, ROUNDING_ABSOLUTE = 1e-2, 1e-3
-"""Numbers that differ by no more are equal but for rounding."""
+"""Numbers in a program's result files that differ by no more are equal but for rounding.
+
+Judgement: too small refuses a batch whose kernels add in another order, too large takes other
+results for the same."""
 STRAY_SAMPLES_SHARE = 0.05
-"""Share of a picture's samples that rounding may move across a threshold."""
+"""Share of a picture's samples that rounding may move across a threshold; judgement."""
 
 # Is it the same work?
 
 SAMPLES_TIE = 0.02
-"""Relative difference of samples, of an update or a pass, that is none."""
+"""Relative difference of samples, of an update or a pass, that is none; of its weights, too."""
 REPEATING_BELOW = 0.85
 """Share of different items below which items repeat: two workers that yield the same give 0.5,
-and draws with replacement vary by a few percent."""
+and draws with replacement vary by a few percent. Record: benchmarks/results/same-work-cpu2.md,
+where harmful programs gave 0.55 and 0.75."""
 DRAWN_REPEATING_BELOW = 0.75
 """Share below which items repeat where the original's own do, as by draws with replacement."""
 ALL_DIFFERENT_FROM, FEW_KINDS = 0.9, 64
@@ -216,7 +264,10 @@ REPEATS_TOLD_FROM = 3
 FEWEST_OF_A_PASS = 4
 """Items from which two passes are told apart."""
 FEWER_ITEMS_TIE = 0.1
-"""Share of a pass's items, by the length of its loader, that a batch of uneven size explains."""
+"""Share of a pass's items, by the length of its loader, that a batch of uneven size explains.
+
+Judgement. Record: benchmarks/results/same-work-cpu2.md, where groups that drop their rest lost
+39 %."""
 MORE_ITEMS = 1.5
 """Ratio of a pass's items, by the length of its loader, from which it has more: batches by tokens
 are of uneven size, and the first of them tell their mean. Judgement."""
@@ -238,7 +289,9 @@ over 10 million steps has moved by 4e-8 at the fifth."""
 FEWEST_UPDATES = 3
 """Updates whose losses are compared at least: fewer tell no spread."""
 UPDATES_OF_PASS_TIE = 0.05
-"""Updates of a pass are as many within this share: what fills no update is carried on, or not."""
+"""Updates of a pass are as many within this share: what fills no update is carried on, or not.
+
+Judgement: in a pass of 20 updates or more, one more is none."""
 FILES_OF_BATCH_TIE = 0.2
 """Files of a batch are as many within this share, as a window cuts one at each end."""
 GRADIENT_TIE, SUMS_TIE = 1.5, 0.5
@@ -246,17 +299,29 @@ GRADIENT_TIE, SUMS_TIE = 1.5, 0.5
 LOSS_TIE, LOSS_SIGMAS = 0.1, 3.0
 """Losses of updates that differ by less are one: relative, and in standard errors."""
 ROWS_TIE = 0.05
-"""Share by which the rows of an update differ, as where a last batch is smaller."""
+"""Share by which the rows of an update differ, as where a last batch is smaller.
+
+Judgement. Record: benchmarks/results/same-work-cpu2.md, where rows of a memory beside each batch
+were 160 an update and became 40, far beyond any tie."""
 UNTRAINED_TIE = 0.05
-"""Batches left out, as a share of all: fewer are of chance, or were loaded ahead."""
+"""Batches left out, as a share of all: fewer are of chance, or were loaded ahead.
+
+Record: benchmarks/results/same-work-cpu2.md: `bad_items_lose_their_batch` left out 20 % where it
+had been 1.7 %."""
 FEWER_CALLS_TIE = 0.1
 """Share of fewer calls in generations that other prompts explain; judgement."""
 SAME_GRADIENT_TIE = 0.25
 """Relative difference of gradients of the same items that rounding explains, and a mean over nearly
-as many items or tokens in each batch. Texts of 4 to 63 tokens in batches of 2 and 32 gave 0.4."""
+as many items or tokens in each batch.
+
+Record: benchmarks/results/same-work-cpu2.md: means over the tokens of batches of 2 and of 32 gave
+0.41 and are refused. Of experts whose balance weighs 1 % of the loss they gave 0.004, unseen."""
 EQUAL_RUNS_TIE, SAME_ITEMS_TIE = 1e-4, 0.03
 """Relative difference of losses of equal runs, by rounding; and of the same items in other batches,
-where each is a mean over its tokens or masked items, whose weights follow the batch a little."""
+where each is a mean over its tokens or masked items, whose weights follow the batch a little.
+
+Record: benchmarks/results/same-work-cpu2.md, where harmful losses of the same items differed by
+12 % and 16 %. Where between them and rounding 3 % lies is judgement."""
 RESULT_NUMBERS = 64
 """Numbers kept of a result: of a longer one only some, at places that follow its length."""
 KEPT_IF_QUICKER, WORTH_KEEPING_MS = 3.0, 1.0
@@ -270,4 +335,6 @@ RESULT_TIE, RESULT_LEAST = 0.02, 1e-3
 # A program that finishes no item
 
 BUDGETS_FOR_AN_ITEM = 5.0
-"""Recommended budgets for a program that finished no item within one."""
+"""Recommended budgets for a program that finished no item within one.
+
+Judgement: all that is known of such a program is that one budget is too little."""

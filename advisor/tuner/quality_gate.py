@@ -223,8 +223,9 @@ def confirm_quality(
     """True if pairs of other seeds or items are inside the tolerance too.
 
     How many pairs that takes is told by the spread of those so far, before the first of them. If
-    more than MOST_RUNS would be needed none is run, and the candidate stays open or is refused.
-    Where the budget holds a few less, those are run: their bounds are wider, and hold all the same.
+    more than MOST_QUALITY_PAIRS would be needed none is run, and the candidate stays open or is
+    refused. Where the budget holds a few less, those are run: their bounds are wider, and hold
+    all the same.
     """
     state, screening = yield from pair_all_seeds(state, reference, variant, screening, name)
     if not screening.inside:
