@@ -23,7 +23,10 @@ MOST_POINTS = 8
 FEWEST_STEPS = 5
 """Fewest recorded steps whose mean length stands for that of the others."""
 RARE = 0.01
-"""Waits a step below which a line of code is taken for no part of the loop."""
+"""Waits a step below which a line of code is taken for no part of the loop.
+
+Judgement: too small names lines that ran once at the start, too large hides a log every so often.
+"""
 
 
 def shares(log: EventLog, window: Window, stretch: Span, clock: DeviceClock) -> Shares:

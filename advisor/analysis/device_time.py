@@ -129,7 +129,9 @@ def seconds(
 
 
 REFUTED = 0.02
-"""NVML's figure is of samples: a share of computing that passes it by less agrees with it."""
+"""NVML's figure is of samples: a share of computing that passes it by less agrees with it.
+
+Judgement: too small moves a share by what samples miss, too large leaves one that NVML refutes."""
 
 
 def held_against(shares: Shares, util_pct: float | None) -> Shares:

@@ -44,10 +44,14 @@ CYCLE_PATIENCE_S = 60.0
 """Longest wait for a first sign of items where a network's output has its input's shape.
 
 A number that runs one way is a sign: then the first item's end is waited for, however long
-that takes within the trial's limits.
+that takes within the trial's limits. Judgement: too short takes the forwards of a sampler for
+its items, and what is no sampler waits in each trial.
 """
 STARTING_S = 300.0
-"""Time that a limit leaves for the program's start, beside its items."""
+"""Time that a recommended run-limit leaves for the program's start, beside its items.
+
+Judgement: too short names a limit that a large model's start uses up; a long one costs nothing
+where the program ends before it."""
 FEWEST_ITEMS = 2
 """Items that tell a rate, and calls of a network from which it may mark them."""
 MARKED_SHARE = 0.8

@@ -15,7 +15,9 @@ OPTIMIZER, UPDATE = TRAINING_STEPS
 FORWARD_SOURCE = "batch dimension of the root forwards"
 """Way of counting units without a DataLoader."""
 RECENT = 40
-"""Latest steps, which tell rate and typical length."""
+"""Latest steps, whose mean length is the typical one, and whose pace sets the ranks' common stop.
+
+Judgement: fewer follow single steps, more keep the slow ones of the start."""
 
 
 @dataclass(slots=True)
