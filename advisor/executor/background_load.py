@@ -6,7 +6,10 @@ from advisor.executor.requests import TrialResult, contended
 from advisor.model import Neighbour, Run
 
 ALIKE = 0.25
-"""Largest load difference of equally contended arms, in CPUs or as a share."""
+"""Largest load difference of equally contended arms: in CPUs, or as a share of the larger load.
+
+Judgement: too small counts no round beside a steady neighbour, too large lets load favour an arm.
+"""
 
 
 def alike(runs: Mapping[str, TrialResult]) -> bool:

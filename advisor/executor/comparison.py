@@ -23,9 +23,12 @@ FEWEST = 2
 WON = 4
 """Rounds that, all won, make a gain likely: of equal arms one in 16 tests wins four."""
 PROBE_MARGIN = 2.0
-"""True cost of the hooks over the cost that they measure of themselves, at most."""
+"""True cost of the hooks over the cost that they measure of themselves, at most.
+
+Judgement, as no record holds both costs of one run: too small claims a gain that the probe made,
+too large hides one of tiny steps."""
 MOST_OURS = 0.5
-"""Largest share of a gain that is put down to the probe."""
+"""Largest share of a gain that is put down to the probe; judgement."""
 WIDEST = 300.0
 """Largest log gain: a few rounds that differ wildly bound nothing."""
 UNDER_LOAD = "Some rounds ran under background load; rerun on an idle machine."

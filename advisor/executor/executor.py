@@ -36,15 +36,24 @@ from advisor.model import Failure, Interval, Run, Trial
 from advisor.objective import THROUGHPUT
 
 LATE_S = 2.0
-"""Seconds that a process may take beyond the budget; reports come at most 5 s late."""
+"""Seconds that a process may take beyond the budget: it may be about to end.
+
+Record: benchmarks/results/reach-cpu2.md: with four, one of 30 calls came later than the 5 s after
+its budget that `benchmarks.reach` allows."""
 LATE_GUESS = 3.0
-"""A trial run ahead ends after so many times its expected time: nobody asked for it yet."""
+"""A trial run ahead ends after so many times its expected time: nobody asked for it yet.
+
+Judgement: too small drops a guess that load slowed, too large keeps the card asked for waiting."""
 MOST_TIMES = 2
-"""A test has at most so many times its planned rounds, contended ones included."""
+"""A test has at most so many times its planned rounds, contended ones included.
+
+Judgement: more would spend the budget beside a neighbour that stays, fewer give up at a burst."""
 UNTIMED = {"quality", "effects"}
 """Purposes for which a run's speed does not matter."""
 EXPENSIVE = 0.05
-"""Share of the budget beyond which a contended process is not repeated: its rounds will be."""
+"""Share of the budget beyond which a contended process is not repeated: its rounds will be.
+
+Judgement: 20 such processes are a whole budget."""
 
 
 class Listener(Protocol):

@@ -16,9 +16,14 @@ from advisor.executor.requests import TrialResult
 from advisor.model import Run
 
 COLLAPSED = 2.0
-"""A run collapsed if the others of its arm are so many times as fast."""
+"""A run collapsed if the others of its arm are so many times as fast.
+
+Judgement: between the slow modes of a host that `benchmarks.bounds` plays, 1.54x, and the tenth of
+its speed to which `benchmarks.search_quality --collapse` lets a run fall."""
 MOST_COLLAPSED = 4
-"""Most collapsed runs of an arm that add rounds; more are no accident."""
+"""Most collapsed runs of an arm that add rounds; more are no accident.
+
+Judgement: to outlive four takes 29 rounds (`stats.pairs_that_outlive`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

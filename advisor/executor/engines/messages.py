@@ -31,9 +31,13 @@ T = TypeVar("T")
 BEAT_S = 5.0
 """Interval of the lines that show each side lives."""
 SILENCE_S = 30.0
-"""Silence after which a side is taken for dead."""
+"""Silence after which a side is taken for dead: six beats.
+
+Judgement: shorter takes a node that is busy for a lost one, longer waits for one that is gone."""
 LARGEST_BYTES = 16 << 20
-"""Larger files are compared by size alone."""
+"""Larger files are compared by size alone.
+
+Judgement: a file that large is hardly code, and both sides would read it whole."""
 
 
 def encode(**fields: Any) -> bytes:
