@@ -55,7 +55,9 @@ MOST_BENCHMARKS = 2000
 NAME_CHARS = 1000
 """Longest name of a benchmark or unit."""
 RUN_LIMIT_S = 1800.0
-"""Longest run of a program, where gpu-advisor.toml gives no run-limit."""
+"""Longest run of a program, where gpu-advisor.toml gives no run-limit.
+
+Judgement: shorter ends an honest long benchmark, longer waits for a first run that hangs."""
 WHOLE = MeasurePlan(mode="whole")
 """To the program's own end."""
 WINDOW = MeasurePlan(mode="window")

@@ -35,7 +35,9 @@ AS_ROOT = (
     "/sys. An ordinary user is safer."
 )
 LIMIT_S = 3600.0
-"""Longest setup of one checkout."""
+"""Longest setup of one checkout.
+
+Judgement: a build of extensions takes long, and one that hangs holds a runner until then."""
 TAIL_LINES = 20
 """Last lines of a failed setup that are shown."""
 POLL_S = 0.2

@@ -149,7 +149,9 @@ def statement(pairs: Sequence[PairEntry]) -> str:
 
 PRECEDENCE: tuple[GateVerdict, ...] = get_args(GateVerdict)
 WORK_TOLERANCE = 0.01
-"""Share of units that a run ended by itself may lack."""
+"""Share of units that a run which ended by itself may lack beside base's.
+
+Judgement: too small makes a run that ends amid a batch an error, too large lets head skip work."""
 
 
 def decide(
