@@ -23,7 +23,10 @@ Pair = tuple[Values, Values]
 
 QualityStage = Literal["chosen", "confirmed"]
 FEWEST_LOSSES = 8
-"""Losses that both runs must have told before their courses are compared."""
+"""Losses that both runs must have told before their courses are compared, by their last half.
+
+Judgement: fewer compare what a model says at its start, more need a longer run of each candidate.
+"""
 LARGEST = 1e100
 """Largest figure or loss: the sum of many stays finite."""
 
@@ -272,7 +275,9 @@ def loss_drifts(
 
 
 ALIKE = 0.02
-"""Inputs that differ by no more are the same, rounded."""
+"""Relative distance of inputs that are the same, rounded.
+
+Judgement: bfloat16 rounds a number by up to 0.4 %; much more than this is another item."""
 
 
 def output_errors(before: Effects, after: Effects) -> tuple[float, ...]:

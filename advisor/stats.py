@@ -43,9 +43,9 @@ together keep to `ALPHA`. Six rounds reach 1.6 % at least: there the ranks of al
 RANKED_BELOW = FEWEST_PAIRS + 1
 """Rounds from which the ranks of all runs no longer widen a comparison.
 
-Six rounds bound a gain by the worst of them, and two comparisons of a noisy candidate were then
-wrongly proven in 1.3 % of calls, 0.9 % with ranks. More rounds reach `COMPARED_ALPHA` without
-ranks, to which a host that drifts is noise."""
+Six rounds bound a gain by the worst of them, and two comparisons of a noisy arm were then wrongly
+proven in up to 1.4 % of calls, with ranks in 0.7 % (`benchmarks.bounds`). More rounds reach
+`COMPARED_ALPHA` without ranks, to which a host that drifts is noise."""
 FEWEST_TO_TELL_MODES = 3
 """Rounds from which a gain is told from modes of the host.
 
@@ -54,15 +54,16 @@ after in 1.6 % of calls, three rounds in 0.4 %."""
 TWO_ROUNDS_ALPHA = 0.05
 """Level of Welch's bounds of two rounds, before a mode widens them.
 
-One or two degrees of freedom are so few that `COMPARED_ALPHA` would double what the mode does: no
-bound of 110 simulated cells was wrong at 5 %, and of 2x on a quiet host 97 % are proven, not 50."""
+One or two degrees of freedom are so few that `COMPARED_ALPHA` would double what the mode does.
+`benchmarks.bounds --rounds 2`: at 5 % the lower bound was wrong in one of 90 cells, in 0.4 % of its
+calls. Of 2x on a quiet host 95 % are proven, and 41 % at `COMPARED_ALPHA`."""
 MODE = 1.6
 """Largest ratio of the rates of two modes that two rounds are not to take for a gain.
 
 Chosen above the farthest modes that `benchmarks.bounds` plays, 1.54 times apart; a run at less
 than half the others' speed counts as collapsed."""
 PAIR_GAP_PER_SIGMA = 0.9539
-"""Median distance of two normal draws, in standard deviations."""
+"""Median distance of two normal draws, in standard deviations: sqrt(2) times the upper quartile."""
 HALVINGS = 50
 """Halvings of a right angle, after which the angle of a quantile is known to 2e-15."""
 
@@ -187,7 +188,10 @@ def estimate_inside(low: float, high: float, *estimates: float) -> float:
 
 
 BY_LUCK = 4
-"""Fewer processes than this may agree by luck, and then tell too small a spread."""
+"""Fewer processes than this may agree by luck, and then tell too small a spread.
+
+Judgement: a larger number keeps the spread of windows as a floor where processes have shown less.
+"""
 
 
 def noise_band(groups: Sequence[Sequence[float]]) -> float | None:
