@@ -14,7 +14,10 @@ from advisor.model import GpuProfile
 
 FILE = "cards.json"
 REACHED = 0.9
-"""Share of a datasheet's rates reached by a large product or copy."""
+"""Share of a datasheet's rates reached by a large product or copy.
+
+Judgement, measured on no card: a measured rate over this stands in the place of the datasheet's, so
+too small makes each prediction for that card too fast."""
 
 
 class Rates(BaseModel, frozen=True, allow_inf_nan=False):

@@ -46,7 +46,9 @@ always. So it counts only where the clock moved.
 """
 
 STARVED_CPUS = 0.5
-"""Fewer busy CPUs than these, beside STARVED_COMPUTE, are a program that waits for a CPU."""
+"""Fewer busy CPUs than these, beside STARVED_COMPUTE, are a program that waits for a CPU.
+
+Judgement: what computes all the time keeps one CPU busy, unless others have it half of the time."""
 STARVED_COMPUTE = 0.9
 """Share of the time in which the program computes, by the clock, from which that holds."""
 

@@ -12,7 +12,9 @@ GIB = 2**30
 WORKING_S = 1.5
 """Look back for who ran kernels: past the slow reading before."""
 WORKING_PCT = 5
-"""A process with less of the multiprocessors, like a desktop's, is idle."""
+"""A process with less of the multiprocessors in percent, like a desktop's, is idle.
+
+Judgement: too small makes every screen a disturber, too large misses a small job beside a run."""
 
 SOFTWARE_THERMAL = "software thermal slowdown"
 EVENT_REASONS = {

@@ -70,11 +70,16 @@ def merged(each: Sequence[Telemetry]) -> Telemetry:
 
 
 LAG_S = 1.0
-"""Longest time over which drivers average utilisation and power."""
+"""Longest time over which drivers average utilisation and power.
+
+Source: NVML's API reference: utilisation is of 1/6 to 1 s, power of 1 s on most cards since Ampere.
+"""
 COUNTER_WINDOW_S = 2.0
-"""Shortest window for the energy counter, which ticks each 0.1 s or so."""
+"""Shortest window for the energy counter, which ticks each 0.1 s or so: one tick is 5 % of it."""
 COVERED = 0.9
-"""Share of the window that samples must span to scale a counter to it."""
+"""Share of the window that samples must span to scale a counter to it.
+
+Judgement: the rest is taken to use as much power; a shorter span misses a part of the steps."""
 IDLE = 0x1
 """Clock event reason of a card without work (nvmlClocksEventReasonGpuIdle)."""
 SHARED = "other programs worked on the card, and its counter is of all"
@@ -197,7 +202,7 @@ def _spread_pct(values: list[float]) -> float | None:
 
 
 INTERVAL_S = 0.1
-"""Time between readings of a card."""
+"""Time between readings of a card; judgement: a window of 3 s has 30, and each wakes a thread."""
 SLOW_INTERVAL_S = 1.0
 """Time between listings of its processes, which take longer."""
 

@@ -9,11 +9,17 @@ from advisor.model import Card, Gpu, GpuProfile, Machine
 CPU_PRECISIONS = ("float32", "bfloat16")
 
 FREE_SHARE = 0.92
-"""Share of free memory that a candidate may use."""
+"""Share of free memory that a candidate may use.
+
+Judgement: too large writes a batch that a longer input lets run out, too small gives up batches."""
 IDLE_SHARE = 0.9
-"""Free share of memory from which a card is idle."""
+"""Free share of memory from which a card is idle.
+
+Judgement: a desktop holds less than a tenth of a card, a program that computes mostly more."""
 CONTEXT_GIB = 0.5
-"""CUDA's own memory on the stand-in card, beyond the cap."""
+"""CUDA's own memory on the stand-in card, beyond the cap.
+
+Judgement: as much as the largest context in gpus.toml, 500 MiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
