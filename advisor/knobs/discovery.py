@@ -187,6 +187,8 @@ def better_half(
     return tuple(suspect for suspect in suspected if suspect in kept)
 
 
+# Record: benchmarks/results/discovery-cpu2.md: all of them together find 96 to 100 % of settings
+# without a known name, and none wrongly. Each by itself is judgement.
 MOST = 16
 """Values moved in one run: with more a program would hardly run."""
 MULTIPLES = (2, 4, 8, 16)

@@ -30,7 +30,10 @@ TrainingSign = Literal["optimizer", "backward", "gradients"]
 """optimizer: one of torch's stepped; the others: the program steps by itself."""
 
 SAMPLER_FORWARDS = 4
-"""From so many forwards a unit it is an iterative sampler."""
+"""From so many forwards a unit it is an iterative sampler.
+
+Judgement: fewer are those of guidance or of an ensemble too, and a sampler of three steps or fewer
+is taken for one of these."""
 
 Counted = Literal[
     "update",

@@ -22,9 +22,12 @@ from .session import Session
 NAMES_KEPT = 400
 """Values of a parser that are recorded."""
 GRACE_S = 1.0
-"""Wait after a complete parse: some programs parse twice."""
+"""Wait after a complete parse: some programs parse twice.
+
+Judgement: too short misses the second parse, and each question to a program waits this long."""
 LONG_GRACE_S = 20.0
-"""Wait where another parse follows."""
+"""Wait where another parse follows: between the two, a program may import what it runs. Judgement.
+"""
 LEAVE = getattr(sys.modules.get("posix"), "_exit", os._exit)
 """The system's exit: no handler of the program runs."""
 

@@ -276,7 +276,9 @@ def flags(session: Session, module: Any, largest: Any) -> dict[str, Any]:
 
 
 NOTEWORTHY = 0.05
-"""Share of a model's products from which their precision is a fact of the model."""
+"""Share of a model's products from which their precision is a fact of the model.
+
+Judgement: a small layer in another precision moves no rate."""
 TENSOR_CORES = 8
 """Compute capability (major) from which cards know TF32."""
 

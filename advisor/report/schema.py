@@ -18,7 +18,9 @@ from advisor.model import (
 from advisor.quality import QualityJudgement
 
 WIDE = 4.0
-"""Ratio of high to low that tells a direction and no size."""
+"""Ratio of high to low from which an interval tells a direction and no size.
+
+Judgement: its ends are then twice and half of the estimate; the report gives the low one alone."""
 
 OptimizeVerdict = Literal["improved", "unchanged", "partial"]
 

@@ -450,7 +450,9 @@ def _refusal(state: TunerState, run: Run) -> Objection | None:
 
 
 ENDED = 2.0
-"""An ended trial is planned at so many times what it ran."""
+"""An ended trial is planned at so many times what it ran.
+
+Judgement: nothing tells how long it would have taken, only that it is longer."""
 
 
 def needed_budget_s(state: TunerState) -> float:
@@ -474,7 +476,9 @@ MOST_NAMED = 3
 SATURATED = 0.9
 """Share of the CPUs from which all count as busy."""
 MOST_WAIT = 0.9
-"""Largest share of waiting that counts for a need of CPUs."""
+"""Largest share of waiting that counts for a need of CPUs: ten times as many are asked for at most.
+
+Judgement: from 99 to 99.5 % of waiting the number would double, which no measurement holds."""
 
 
 def caveats(tuning: FinishedTuning) -> Iterator[str]:

@@ -215,7 +215,9 @@ CUT = " ..."
 """End of evidence that is longer."""
 FREE_IT = "End what holds the card's memory (`nvidia-smi` names it)"
 SLOW_CPUS = 0.5
-"""CPUs used by a silent but slow program; a hanging one only waits."""
+"""CPUs used by a silent but slow program; a hanging one only waits.
+
+Judgement: a loop that polls takes less of one, and a step on a crowded host mostly more."""
 IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError"}
 TAIL_LINES = 20
 """Last lines of an output that a failure keeps, and in which a refused config is looked for."""
@@ -271,9 +273,11 @@ _GIB_OF = {
     "TiB": 2.0**10,
 }
 HELD_SHARE = 0.05
-"""Less of a card, like a desktop's windows, is not what a program ran out for."""
+"""Less of a card, like a desktop's windows, is not what a program ran out for. Judgement."""
 MOSTLY_HELD = 0.5
-"""From this share on others have the card, and no batch size is the remedy."""
+"""From this share on others have the card, and no batch size is the remedy.
+
+Judgement: below, a smaller batch is named beside what holds the card."""
 
 
 def beside_others(
