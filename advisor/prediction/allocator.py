@@ -18,6 +18,8 @@ from typing import NamedTuple
 from advisor.prediction.trace import Trace
 
 MIB = 1 << 20
+# Source: torch's c10/cuda/CUDACachingAllocator.cpp, where these are kMinBlockSize, kSmallSize,
+# kSmallBuffer (and kRoundLarge), kMinLargeAlloc and kLargeBuffer.
 ROUND = 512
 """Bytes to whose multiple torch's caching allocator rounds every request."""
 SMALL, SMALL_SEGMENT = MIB, 2 * MIB

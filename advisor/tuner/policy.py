@@ -300,9 +300,15 @@ Judgement: in a pass of 20 updates or more, one more is none."""
 FILES_OF_BATCH_TIE = 0.2
 """Files of a batch are as many within this share, as a window cuts one at each end."""
 GRADIENT_TIE, SUMS_TIE = 1.5, 0.5
-"""Gradients of other samples differ in length by less; and their losses, as a share."""
+"""Gradients of other samples differ in length by less; and their losses, as a share.
+
+Judgement. Record: benchmarks/results/same-work-cpu2.md, `free_gradients_divided_at_the_update`,
+which was refused before the rule that they serve."""
 LOSS_TIE, LOSS_SIGMAS = 0.1, 3.0
-"""Losses of updates that differ by less are one: relative, and in standard errors."""
+"""Losses of updates that differ by less are one: relative, and in standard errors.
+
+Judgement: of three updates equal losses pass three standard errors in 10 % of runs, and of eight in
+2 %. Then a tenth of the loss still has to be passed."""
 ROWS_TIE = 0.05
 """Share by which the rows of an update differ, as where a last batch is smaller.
 
@@ -331,7 +337,10 @@ RESULT_NUMBERS = 64
 """Numbers kept of a result: of a longer one only some, at places that follow its length."""
 KEPT_IF_QUICKER, WORTH_KEEPING_MS = 3.0, 1.0
 """An item that is so many times as quick when it is asked for again was kept; quicker ones than
-this are not worth a cache."""
+this are not worth a cache.
+
+Judgement. Record: benchmarks/results/same-work-cpu2.md, `cache_in_a_librarys_memory`, a cache that
+no attribute shows."""
 ONE_CALL_TIE = 0.1
 """Difference from one forward of an item that incomplete batches explain."""
 RESULT_TIE, RESULT_LEAST = 0.02, 1e-3
