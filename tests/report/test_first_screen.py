@@ -6,7 +6,7 @@ import pytest
 
 from advisor.quality import QualityJudgement
 from advisor.report import view
-from advisor.report.schema import QualityEntry, Report
+from advisor.report.schema import QualityEntry, Report, RoundEntry
 from tests.report import examples, golden
 
 BOTH = golden.report("quality-gated")
@@ -22,6 +22,23 @@ def test_the_headline_tells_what_was_free_and_what_the_tolerance_bought() -> Non
     assert "nothing" not in view.title(examples.improved())
     only_traded = BOTH.model_copy(update={"gain_free": None})
     assert view.title(only_traded).startswith("2.91x as many tiles a second inside 2 % of rmse")
+
+
+def test_a_gain_that_was_measured_beside_other_work_says_so_in_the_headline() -> None:
+    """Of three rounds that counted two were disturbed, and then one."""
+    proof = next(each for each in BOTH.comparisons if each.purpose == "confirm")
+
+    def told(*disturbed: str | None) -> bool:
+        rounds = [
+            RoundEntry(round=number, before=1.0, after=2.0, contended=arms)
+            for number, arms in enumerate(disturbed)
+        ]
+        comparison = proof.model_copy(update={"rounds": rounds})
+        report = BOTH.model_copy(update={"comparisons": [comparison]})
+        return view.title(report).endswith(", measured under load")
+
+    assert told("after", "before, after", None)
+    assert not told("after", None, None)
 
 
 @examples.every_report
