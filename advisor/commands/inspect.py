@@ -206,7 +206,14 @@ def section(one: Inspected) -> str:
     findings = one.findings
     if one.error is not None:
         return f"{findings.document}\n  not read: {one.error}"
-    rows = [_row(knob, is_default(knob, one.document)) for knob in findings.knobs]
+    rows = [
+        _row(
+            knob,
+            is_default=is_default(knob, one.document),
+            is_assumed=knob.path in findings.assumed,
+        )
+        for knob in findings.knobs
+    ]
     table = output.table([HEADS, *rows], indent="  ") if rows else ["  no knobs"]
     lines = [findings.document, *table]
     lines += [
@@ -221,7 +228,7 @@ def section(one: Inspected) -> str:
     return "\n".join(lines)
 
 
-def _row(knob: Knob, is_default: bool) -> tuple[str, ...]:
+def _row(knob: Knob, *, is_default: bool, is_assumed: bool) -> tuple[str, ...]:
     """Cells of one knob, under HEADS; a batch says its unit where that is not the sample."""
     value = json.dumps(knob.value, ensure_ascii=False)
     unit = " ".join(filter(None, (knob.scope, knob.unit)))
@@ -233,4 +240,5 @@ def _row(knob: Knob, is_default: bool) -> tuple[str, ...]:
     words = REGISTRY[knob.kind].words
     path = knob.path if len(knob.path) <= WIDEST else f"...{knob.path[3 - WIDEST :]}"
     risk = RISKS[knob.knob_class]
-    return (path, value[:WIDEST], words, knob.phase, risk, ", ".join(remarks))
+    phase = f"{knob.phase} (assumed)" if is_assumed else knob.phase
+    return (path, value[:WIDEST], words, phase, risk, ", ".join(remarks))

@@ -176,7 +176,8 @@ def read(path: Path | str) -> Document:
     if form is None:
         suffixes = ", ".join(SUFFIXES)
         msg = (
-            f"{path} is no config that can be edited: its name ends in none of {suffixes}."
+            f"{path} is no config that can be edited: its name ends in none of {suffixes}. Without "
+            "a config, `gpu-advisor optimize -- COMMAND` tunes the command itself."
         )
         raise ConfigUnreadableError(msg)
     return parse(raw, form, str(path))
