@@ -78,8 +78,8 @@ def test_a_value_that_the_program_does_not_take_is_never_tried(project) -> None:
     document = invocation.resolve([], ["python", "main.py"]).command_line
     findings = knobs.find(document)
     for flag, value, reason in (
-        ("--batch-size", 32, "--batch-size cannot be set to 32"),
-        ("--num-workers", 0, "--persistent-workers cannot be set to False"),
+        ("--batch-size", 32, "`--batch-size` cannot be set to 32"),
+        ("--num-workers", 0, "`--persistent-workers` cannot be set to False"),
     ):
         refused = knobs.move(document, findings, flag, value)
         assert isinstance(refused, knobs.InvalidChange)

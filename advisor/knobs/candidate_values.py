@@ -76,18 +76,18 @@ def move(
     """
     knob = findings.knob(path)
     if knob is None:
-        return InvalidChange(reason=f"{path} is no knob of {findings.document}")
+        return InvalidChange(reason=f"`{path}` is no knob of {findings.document}")
     plan = _Plan(document, findings, knob, value, beside or {}, beyond)
     refusal = plan.set(path, value)
     for link in findings.links:
         if path in link.paths:
             refusal = refusal or _MOVES[link.kind](plan, link)
     if refusal:
-        return InvalidChange(reason=f"{path} = {value}: {refusal}")
+        return InvalidChange(reason=f"`{path} = {value}`: {refusal}")
     changes = tuple(change for change in plan.changes.values() if change.new != change.old)
     for change in changes:
         if not document.takes(change.path, change.new):
-            return InvalidChange(reason=f"{change.path} cannot be set to {change.new}")
+            return InvalidChange(reason=f"`{change.path}` cannot be set to {change.new}")
     return changes
 
 
