@@ -83,7 +83,9 @@ def with_record(text: str) -> str:
     report = writing.load(RECORD)
     free = report.gain_free if view.traded(report) else None
     gains = [
-        f"{gain.low:.2f} to {numbers.factor(gain.high)}" if gain.high else gain.size
+        f"{numbers.factor(gain.low)} to {numbers.factor(gain.high)}"
+        if gain.high
+        else gain.size
         for gain in (free, report.gain)
         if gain is not None
     ]
