@@ -23,10 +23,12 @@ FEWEST = 2
 WON = 4
 """Rounds that, all won, make a gain likely: of equal arms one in 16 tests wins four."""
 PROBE_MARGIN = 2.0
-"""True cost of the hooks over the cost that they measure of themselves, at most.
+"""True cost of the hooks over the cost that they measure of themselves.
 
-Judgement, as no record holds both costs of one run: too small claims a gain that the probe made,
-too large hides one of tiny steps."""
+Record: a sampler whose forwards take 1.2 ms (command one at batch 1, two CPUs, 13 interleaved pairs
+of whole processes) ran 7 +- 2 % slower under the probe, which told 3.6 % of itself. In one process,
+where a turn has the hooks and the next has none, the two agree. Too small claims a gain that the
+probe made, too large hides one of tiny steps."""
 MOST_OURS = 0.5
 """Largest share of a gain that is put down to the probe; judgement."""
 WIDEST = 300.0
