@@ -775,12 +775,14 @@ def grid_points(state: TunerState, grid: Grid) -> list[GridPoint]:
 
 
 def never_waits(grid: Grid) -> bool:
-    """True if another worker count ran, and no run waited for its data.
+    """True if no run waited for its data, and fewer workers are no question.
 
-    No count shortens what nobody waits for. One other is tried all the same, as workers may take
-    the CPUs that the model computes on; on a noisy machine four more were, for nothing.
+    No count shortens what nobody waits for. Where the program has workers, one other count is tried
+    all the same, as they may take the CPUs that the model computes on; on a noisy machine four more
+    were, for nothing. Without workers the waiting is all that any could take away.
     """
     tried = any(point.workers != grid.start.workers for point in grid.runs)
+    tried = tried or grid.start.workers == 0
     waits = [run.wait_share for _, run in grid.runs.values()]
     return tried and all(
         wait is not None and wait <= policy.MIN_WAIT_SHARE for wait in waits
