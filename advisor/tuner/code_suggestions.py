@@ -286,11 +286,9 @@ def compare(state: TunerState, suggestion: Suggestion, share_s: float) -> Stage:
     variant = suggestion.variant
     round_s = reserves.round_s(state) + policy.ROUND_FACTOR * variant.extra_s
     wanted = wanted_rounds(state, state.best, suggestion.gain)
-    rounds = min(
-        wanted,
-        max(policy.GOOD_ROUNDS, int(share_s / round_s)),
-        int(state.remaining_s / round_s),
-    )
+    # without the margin of a round: nothing comes after, and a cut keeps the whole rounds
+    fitting = int(policy.ROUND_FACTOR * state.remaining_s / round_s)
+    rounds = min(wanted, max(policy.GOOD_ROUNDS, int(share_s / round_s)), fitting)
     task = Task("comparison", suggestion.title)
     if rounds < policy.FEWEST_ROUNDS:
         return state.skip(task, policy.FEWEST_ROUNDS * round_s, matters=False)
