@@ -80,13 +80,17 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def differences(originals: Sequence[Run], after: Run) -> tuple[WorkDifference, ...]:
-    """What `after` did otherwise than the `originals`, most harmful first."""
+def differences(
+    originals: Sequence[Run], after: Run, repeats: Sequence[Run] = ()
+) -> tuple[WorkDifference, ...]:
+    """What `after` did otherwise than the `originals`, most harmful first.
+
+    `repeats`: further runs of the original, beside those of `after` in a proof.
+    """
     if not originals:
         return ()
-    found = [
-        difference for rule in RULES for difference in rule(Compared(originals, after))
-    ]
+    compared = Compared(originals, after, repeats)
+    found = [difference for rule in RULES for difference in rule(compared)]
     return tuple(sorted(found, key=lambda each: not each.refused))
 
 
