@@ -29,7 +29,7 @@ rate = {rate}
 print("throughput:", rate * (1 + (os.getpid() % 7) / 5000))
 """
 """A program that says a rate at once: gates of many processes stay short."""
-WARM_UPS = ("--max-minutes", "0.01")
+WARM_UPS = ("--max-minutes", "0.001")
 """Enough for one run of each arm, and no pair."""
 GIT = (
     *("-c", "user.name=Dev", "-c", "user.email=dev@example.com"),
