@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from advisor.report.schema import Gain
 from benchmarks.gpu.bench import ROOT, environ_of
 from benchmarks.gpu.whole import WORKLOADS, Workload, copy_project
 from tests.support.contradictions import contradictions
@@ -132,7 +133,7 @@ def row(workload: str, card: str, stem: Path) -> str:
     page = stem.with_suffix(".md").read_text(encoding="utf-8")
     report: dict[str, Any] = json.loads(stem.with_suffix(".json").read_text(encoding="utf-8"))
     gain, before = report.get("gain") or {}, report["before"]
-    interval = "{ratio:.2f} ({low:.2f} to {high:.2f})".format(**gain) if gain else "-"
+    interval = Gain.model_validate(gain).text if gain else "-"
     written = ", ".join(f"{c['kind']} {c['old']} to {c['new']}" for c in report["changes"])
     precision = "; ".join(
         f"{each['path'] or each['kind']}: {each['outcome']}"
