@@ -295,12 +295,17 @@ def what_is_ignored_is_no_best_candidate(report: Report, page: str) -> Iterator[
 
 
 def batches_run_as_their_labels_say(report: Report, page: str) -> Iterator[str]:
-    """But for a setting that the program ignores, as its decision says."""
+    """But for a setting that the program ignores, as its decision says.
+
+    Runs that judge quality are of few items, which may be less than a batch.
+    """
     exempt = labels_ignored(report)
     whole = {d["old"] for d in report["decisions"] if d["kind"] == "batch_size"}
     for trial in report["trials"]:
         found = re.search(r"(?:^| )(?:batch|--batch[-_]size) (\d+)\b", trial["label"])
         if found is None or trial["outcome"] != "ok" or trial["batch"] is None:
+            continue
+        if trial["purpose"] == "quality":
             continue
         ran, asked = trial["batch"], int(found[1])
         if report["before"]["batch"] in whole and ran != asked and trial["label"] not in exempt:
