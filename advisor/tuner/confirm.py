@@ -126,9 +126,7 @@ def objection(state: TunerState, result: Comparison) -> Objection | None:
     lost = [output_check.output_regression(state.originals, run) for run in after]
     if any(lost):
         return Objection("other-results", f"loses or changes results. {max(lost)}")
-    with_original = not result.ab_test.before.candidate.changes
-    repeats = result.runs(BEFORE) if with_original else ()
-    others = [other for run in after if (other := other_work(state, run, repeats))]
+    others = [other for run in after if (other := other_work(state, run))]
     if others:
         worst = max(others, key=lambda each: each.refused)
         why = f"would do other work. {worst.sentence}{accepting(worst)}"

@@ -421,16 +421,14 @@ def is_outlier(state: TunerState, grid: Grid, point: GridPoint, run: Run) -> boo
     return collapsed and not is_level
 
 
-def other_work(
-    state: TunerState, run: Run, repeats: Sequence[Run] = ()
-) -> WorkDifference | None:
+def other_work(state: TunerState, run: Run) -> WorkDifference | None:
     """Worst way in which `run` did other work than the original; None if it did the same.
 
     What the user accepted is none. Where a change is only suggested, neither is what a larger
-    batch does to a training: the suggestion names it. `repeats`: runs of the original beside it.
+    batch does to a training: the suggestion names it.
     """
     accepted = state.context.workload.accept
-    for difference in same_work.differences(state.originals, run, repeats):
+    for difference in same_work.differences(state.originals, run):
         is_users_choice = not difference.refused and not difference.of_workers
         is_named = state.by_hand and is_users_choice
         if difference.cause not in accepted and not is_named:

@@ -61,31 +61,6 @@ def test_an_update_that_differs_is_told(after, cause) -> None:
 
 
 @pytest.mark.parametrize(
-    ("originals", "repeats", "new", "cause"),
-    [
-        ((0.009, 0.09), (), 1.3, None),
-        ((1.0, 1.3), (), 8.0, None),
-        ((1.0, 1.3), (1.1, 1.2, 1.0, 1.3), 8.0, "loss-of-update"),
-        ((1.0, 1.3), (1.1, 1.2, 1.0, 1.3), 1.5, None),
-        ((0.009, 0.09), (1.1, 0.2, 0.05, 0.6), 1.3, None),
-        ((1.0, 1.02), (), 8.0, "loss-of-update"),
-    ],
-)
-def test_a_loss_is_held_against_originals_that_begin_with_other_weights(
-    originals, repeats, new, cause
-) -> None:
-    """Two of them bound hardly anything, and a proof has more."""
-
-    def with_loss(loss: float, batch: float = 4) -> Run:
-        return a_training(batch, losses=tuple(loss * share for share in LOSSES))
-
-    told = same_work.differences(
-        [*map(with_loss, originals)], with_loss(new, 32), [*map(with_loss, repeats)]
-    )
-    assert [each.cause for each in told] == ([cause] if cause else [])
-
-
-@pytest.mark.parametrize(
     ("name", "old", "new", "cause"),
     [
         ("averages", (0, 8, 16), (0, 1, 2), "running-average"),

@@ -80,17 +80,13 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def differences(
-    originals: Sequence[Run], after: Run, repeats: Sequence[Run] = ()
-) -> tuple[WorkDifference, ...]:
-    """What `after` did otherwise than the `originals`, most harmful first.
-
-    `repeats`: further runs of the original, beside those of `after` in a proof.
-    """
+def differences(originals: Sequence[Run], after: Run) -> tuple[WorkDifference, ...]:
+    """What `after` did otherwise than the `originals`, most harmful first."""
     if not originals:
         return ()
-    compared = Compared(originals, after, repeats)
-    found = [difference for rule in RULES for difference in rule(compared)]
+    found = [
+        difference for rule in RULES for difference in rule(Compared(originals, after))
+    ]
     return tuple(sorted(found, key=lambda each: not each.refused))
 
 

@@ -21,8 +21,6 @@ class Compared(NamedTuple):
 
     originals: Sequence[Run]
     after: Run
-    repeats: Sequence[Run] = ()
-    """Further runs of the original, beside those of the candidate in a proof."""
 
     @property
     def before(self) -> Run:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from statistics import fmean, stdev
 
-from advisor import numbers, stats
+from advisor import numbers
 from advisor.model import Run
 from advisor.tuner import policy
 from advisor.tuner.same_work.facts import (
@@ -19,9 +19,6 @@ from advisor.tuner.same_work.facts import (
     update_samples,
     updates_of,
 )
-
-LARGEST_LOG = 300.0
-"""Log of a loss beyond which no run has one; above 709 its exponential is no number."""
 
 
 def other_losses(compared: Compared) -> Differences:
@@ -81,9 +78,6 @@ def allowed_difference(
     It is a share of the loss or the chance of the items, whichever is more, and what the originals
     differ by among themselves. The chance is the standard error of a difference of two means;
     with the same items in the same order it is that of the paired differences, which is smaller.
-
-    Originals that differ by more than that have begun with other weights, as those of a program
-    that draws them before it seeds. Their few losses bound those of one more such run.
     """
     updates = len(new)
     means = [fmean(losses) for losses in old]
@@ -93,29 +87,8 @@ def allowed_difference(
     if first_items(before, "drawn").first == first_items(after, "drawn").first != ():
         differences = [one - other for one, other in zip(new, by_update, strict=True)]
         error = stdev(differences) / math.sqrt(updates)
-    share, apart = policy.LOSS_TIE * abs(fmean(means)), max(means) - min(means)
-    allowed = max(share, policy.LOSS_SIGMAS * error) + apart
-    of_items = policy.LOSS_SIGMAS * stdev(by_update) * math.sqrt(2 / updates)
-    if apart <= max(share, of_items):
-        return allowed
-    repeats = [losses_of(run)[:updates] for run in compared.repeats]
-    means += [fmean(losses) for losses in repeats if len(losses) == updates]
-    return max(allowed, farthest_of_one_more(means))
-
-
-def farthest_of_one_more(means: Sequence[float]) -> float:
-    """Most by which the mean loss of one more equal run differs from the mean of `means`.
-
-    A prediction bound of 95 %, of the logarithms where all are positive: the first loss of a small
-    network was 0.009 in one run and 1.3 in another. The bound of two runs holds nearly everything.
-    """
-    positive = min(means) > 0
-    values = [math.log(mean) for mean in means] if positive else list(means)
-    width = stats.t_quantile(1 - stats.ALPHA, len(values) - 1) * stdev(values)
-    width *= math.sqrt(1 + 1 / len(values))
-    if not positive:
-        return width
-    return math.exp(min(fmean(values) + width, LARGEST_LOG)) - fmean(means)
+    chance = policy.LOSS_SIGMAS * error
+    return max(policy.LOSS_TIE * abs(fmean(means)), chance) + max(means) - min(means)
 
 
 def other_gradients(compared: Compared) -> Differences:
