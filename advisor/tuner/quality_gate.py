@@ -368,7 +368,8 @@ def seeded_request(
 ) -> TrialRequest:
     """Request a quality command, or the user's own, with a seed."""
     whole = MeasurePlan(mode="whole")
-    plan = state.plan(variant.candidate) if command == "own" else whole
+    own = state.plan(variant.candidate, one_seed=False)  # pairs have seeds of their own
+    plan = own if command == "own" else whole
     return TrialRequest(
         variant=variant,
         purpose="quality",

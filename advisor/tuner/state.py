@@ -352,12 +352,18 @@ class TunerState:
 
         What the baselines showed is used: a program that was not seen to train is not waited for
         until it does, and a sampler whose forwards an item are known may stop inside an item.
+
+        Runs of a training begin at one seed, all but the first baseline: many programs build their
+        network before they seed, and losses tell nothing of other weights. Results of inference
+        are not given equal draws. Another batch would draw otherwise, and look as if it changed
+        what the program otherwise draws anew.
         """
         workload = self.context.workload
         plan = MeasurePlan(measure_s=self.context.measure_s, min_steps=policy.MIN_STEPS)
         plan = replace(plan, validation=workload.validation, unit_regex=workload.unit_regex)
         never_trained = self.originals and not any(run.trains for run in self.originals)
         plan = replace(plan, trains=False if never_trained else workload.trains)
+        plan = replace(plan, one_seed=any(run.updates for run in self.originals))
         if self.originals and self.iterative:
             forwards = self.original.effects.forwards_per_unit or 1.0
             for change in candidate.changes:

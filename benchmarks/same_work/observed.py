@@ -5,6 +5,7 @@ import sys
 import tempfile
 from collections.abc import Iterable
 from contextlib import chdir
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
@@ -51,14 +52,9 @@ def main(programs: Iterable[Program]) -> int:
 def compared(program: Program) -> tuple[str, float]:
     """First sentence on what differs, or nothing; and the changed config's share of the rate."""
     Path("train.py").write_text(program.source)
-    first, second, after = (
-        run_of(config, plan)
-        for config, plan in (
-            (program.config, IN_PARTS),
-            (program.config, PLAN),
-            (program.changed, PLAN),
-        )
-    )
+    first = run_of(program.config, IN_PARTS)
+    plan = replace(PLAN, one_seed=isinstance(first, Run) and first.updates)
+    second, after = (run_of(config, plan) for config in (program.config, program.changed))
     for run in (first, second, after):
         if isinstance(run, Failure):
             return f"failed: {run.kind}", 0.0

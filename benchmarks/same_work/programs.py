@@ -155,6 +155,11 @@ def accumulating(
     return HEAD + "\n".join(whole) + "\n"
 
 
+def drawn_anew(source: str) -> str:
+    """The program without its seed: each run draws other weights, and begins at another loss."""
+    return source.replace("torch.manual_seed(0)\n", "")
+
+
 def inference(data: str, *, loader: str = "", model: str = "", body: str = "") -> str:
     """Inference over `data`, whose device time is mostly paid by the call."""
     loader = loader or (
@@ -777,6 +782,14 @@ UPDATES_HARM = (
         harmful={"batch_size": "the run has as many batches, so more items"},
     ),
     Program(
+        name="undivided_losses_of_drawn_weights",
+        source=drawn_anew(
+            accumulating(loss="net(torch.ones_like(x)).square().mean()", rate="1e-4")
+        ),
+        config=MICRO,
+        harmful={"batch_size": "an update's gradients are summed over its batches"},
+    ),
+    Program(
         name="batch_without_accumulation",
         source=training(
             PLAIN,
@@ -1258,6 +1271,14 @@ FREE = (
     Program(
         name="accumulation_of_a_sum",
         source=accumulating(loss="0.1 * F.mse_loss(net(x), y, reduction='sum')"),
+        config=MICRO,
+        free={"batch_size": 3.0},
+    ),
+    Program(
+        name="accumulation_of_drawn_weights",
+        source=drawn_anew(
+            accumulating(loss="net(torch.ones_like(x)).square().mean() / accumulation", rate="1e-4")
+        ),
         config=MICRO,
         free={"batch_size": 3.0},
     ),

@@ -2,11 +2,13 @@
 
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from advisor.model import MeasurePlan
-from tests.probe.program import in_a_file, python
+from tests.probe.program import WHOLE, forked, fresh, in_a_file, python, run
 
 pytest.importorskip("torch")
 
@@ -106,3 +108,44 @@ def test_a_mode_of_the_program_sees_nothing_of_ours(tmp_path) -> None:
     seen = in_a_file(tmp_path, MODE).stdout
     command = [sys.executable, str(tmp_path / "program.py")]
     assert seen == subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+DRAWS = """\
+import sys
+import torch
+from torch import multiprocessing
+def drawn(_=None):
+    return torch.rand(1).item()
+if __name__ == "__main__":
+    if "seeds" in sys.argv:
+        torch.manual_seed(5)
+    print(drawn())
+    if "pool" in sys.argv:
+        with multiprocessing.get_context("spawn").Pool(2) as pool:
+            print(*pool.map(drawn, range(2), chunksize=1))
+"""
+ONE_SEED = MeasurePlan(mode="whole", one_seed=True)
+
+
+def drawn(folder: Path, *args: str, **options: Any) -> list[str]:
+    """What each process of DRAWS drew first."""
+    folder.mkdir()
+    path = folder / "draws.py"
+    path.write_text(DRAWS)
+    usual = {"plan": ONE_SEED, "begin": forked}
+    return run(folder, sys.executable, str(path), *args, **{**usual, **options}).stdout.split()
+
+
+def test_runs_at_one_seed_draw_alike(tmp_path) -> None:
+    """Another rank draws otherwise, and the program's own seed stays its own."""
+    own, again = drawn(tmp_path / "own"), drawn(tmp_path / "again")
+    assert own == again
+    assert drawn(tmp_path / "rank", env={"RANK": "1"}) != own
+    seeded = drawn(tmp_path / "seeded", "seeds")
+    assert seeded == drawn(tmp_path / "anew", "seeds", plan=WHOLE) != own
+
+
+def test_processes_of_a_pool_draw_otherwise_at_one_seed(tmp_path) -> None:
+    """Each of them makes something else, as it does without us."""
+    own = drawn(tmp_path / "own", "pool", begin=fresh)
+    assert len(set(own)) == 3

@@ -163,7 +163,9 @@ def test_own_code_sets_nothing_by_a_second_place_of_the_kernels_settings(overlay
 CONNECTS = """
 # the name of a socket of the program's own is swapped for a link to a hidden one
 own = socket.socket(socket.AF_UNIX); own.bind("own"); own.listen(64)
-threading.Thread(target=lambda: [own.accept() for _ in iter(int, 1)], daemon=True).start()
+def serve():
+    while True: own.accept()[0].close()
+threading.Thread(target=serve, daemon=True).start()
 os.symlink(HOME + "/socket", "link")
 os.mkdir("real"); os.symlink(HOME, "hidden")
 for name in (HOME + "/socket", f"/proc/self/root{HOME}/socket", "link", BESIDE + "/socket"):

@@ -60,6 +60,37 @@ def test_an_update_that_differs_is_told(after, cause) -> None:
     assert causes(after) == ([cause] if cause else [])
 
 
+@pytest.mark.parametrize(("times", "cause"), [(1.0, None), (16.0, "loss-of-update")])
+def test_a_loss_that_falls_fast_is_compared_by_its_shares(times, cause) -> None:
+    """Its fall is no spread: it falls on both sides."""
+    falling = tuple(0.244 * 0.7**update for update in range(8))
+    after = a_training(32, losses=tuple(loss / times for loss in falling))
+    assert causes(after, a_training(losses=falling)) == ([cause] if cause else [])
+
+
+@pytest.mark.parametrize(
+    ("first", "at_one_seed", "new", "cause"),
+    [
+        (0.04, 1.24, 1.24, None),
+        (0.04, 1.24, 1.24 / 16, "loss-of-update"),
+        (0.04, 1.24, 0.04, "loss-of-update"),
+        (1.0, 1.02, 1.05, None),
+    ],
+)
+def test_a_loss_is_held_against_originals_that_began_with_its_weights(
+    first, at_one_seed, new, cause
+) -> None:
+    """A training that draws its weights before it seeds has another first loss in each run."""
+
+    def with_loss(loss: float, batch: float = 4, *, seeded: bool = True) -> Run:
+        run = a_training(batch, losses=tuple(loss * share for share in LOSSES))
+        return replace(run, one_seed=seeded)
+
+    originals = [with_loss(first, seeded=False), with_loss(at_one_seed)]
+    told = same_work.differences(originals, with_loss(new, 32))
+    assert [each.cause for each in told] == ([cause] if cause else [])
+
+
 @pytest.mark.parametrize(
     ("name", "old", "new", "cause"),
     [
@@ -139,12 +170,15 @@ def test_a_loader_of_larger_batches_has_as_many_items_by_its_length(steps, cause
     assert told == [cause] * (cause is not None)
 
 
-@pytest.mark.parametrize(("first", "differs"), [((3, 1, 2), True), ((7, 0, 4), False)])
-def test_losses_of_the_same_items_are_compared_update_by_update(first, differs) -> None:
+@pytest.mark.parametrize(
+    ("first", "losses", "differs"),
+    [((3, 1, 2), (1.9, 4.1, 3.0, 9.9), True), ((7, 0, 4), (4.1, 9.9, 3.0, 1.9), False)],
+)
+def test_losses_are_compared_update_by_update(first, losses, differs) -> None:
     """A small shift is seen beside updates that vary much, where both had the same items."""
     seen = Items(count=3, first=(3, 1, 2), distinct=(2,))
     before, after = a_training(losses=(1.0, 3.0, 2.0, 9.0)), a_training(32)
-    shifted = replace(updates_of(after), losses=(1.9, 4.1, 3.0, 9.9))
+    shifted = replace(updates_of(after), losses=losses)
     passes = [(PassItems(drawn=replace(seen, first=each)),) for each in ((3, 1, 2), first)]
     loaders = [LoaderWork(passes=each) for each in passes]
     assert before.work is not None
