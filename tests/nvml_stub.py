@@ -123,7 +123,8 @@ def metered(stub: NvmlStub, table: Mapping[str, object]) -> Iterator[dict[str, s
                     share, used = told.get(uuid, (0.0, 0.0))
                     use[f"{card}util"] = round(100 * share)
                     use[f"{card}memory.used"] = round(GIB + used)
-                    use[f"{card}power"] = round(60_000 + 300_000 * share)
+                    limit_mw = float(str(table.get(f"{card}power.limit", 700_000)))
+                    use[f"{card}power"] = round(limit_mw * (0.1 + 0.75 * share))
                 stub.write(table, use)
 
         thread = threading.Thread(target=follow)
