@@ -451,8 +451,6 @@ class Run:
     """None where the process could not tell: it was killed, or has no probe."""
     losses: tuple[float, ...] = ()
     """Losses of the first and of the latest backward passes, at most 256 of each."""
-    one_seed: bool = False
-    """torch's generator began at the probe's seed, as in each run of such a plan."""
     overrides: tuple[OverrideOutcome, ...] = ()
     """One for each of the plan's; empty if it had none, or the probe could not say."""
     trace: dict[str, object] | None = None

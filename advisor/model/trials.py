@@ -194,8 +194,8 @@ class MeasurePlan:
     trains: bool | None = None
     """False: it makes no update, so that none is waited for where an optimizer was built."""
     one_seed: bool = False
-    """torch's generator begins at the probe's seed: runs that draw their first weights draw the
-    same. A program that seeds it itself does as without."""
+    """Random generators begin at the probe's seed: runs that draw their first weights draw the
+    same. A program that seeds them itself does as without."""
     forwards_per_unit: float | None = None
     """Forwards of one unit as another run counted them: a sampler may then stop inside a batch."""
     ceilings_workers: tuple[int, ...] = ()

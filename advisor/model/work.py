@@ -157,6 +157,8 @@ class UpdateWork:
     edits: dict[Short, Finite] = field(default_factory=dict)
     """Edits in an update that the program makes outside of the optimizer, of `gradients` and of
     `weights`."""
+    first_weights: Short = ""
+    """Stands for some of the weights before the first update; empty: not seen."""
     losses: tuple[Finite, ...] = ()
     """Sum of the losses of each of the first 16 updates."""
     settings: dict[Short, float] = field(default_factory=dict)

@@ -17,7 +17,7 @@ import signal
 import sys
 from typing import Any, Callable
 
-from . import env_propagation, own_threads
+from . import beginning, env_propagation, own_threads
 from .guard import SAVER_MODULES, Guard
 from .recorder import VERSION, write_whole
 from .session import Session
@@ -56,11 +56,13 @@ def start(spec_path: str) -> None:
     if session.spec.get("origins"):
         sys.addaudithook(_part("origins").OriginListener(session).hear)
     compiler = "torch._dynamo.eval_frame"
+    seeds = beginning.actions(session)
     actions: dict[str, Action] = {
+        **seeds,
         **dict.fromkeys(SAVER_MODULES, guard.wrap_savers),
         "argparse": lambda module: _part("arguments").install(module, session),
         "subprocess": lambda module: env_propagation.popen(module, session),
-        "torch": lambda module: _torch(module, session, guard),
+        "torch": lambda module: _torch(module, session, guard, seeds.get("torch")),
         "transformers.generation.utils": lambda module: _part("module_hooks").generations(
             module, session
         ),
@@ -75,8 +77,10 @@ def _part(name: str) -> Any:
     return importlib.import_module(f".{name}", __package__)
 
 
-def _torch(torch: Any, session: Session, guard: Guard) -> None:
+def _torch(torch: Any, session: Session, guard: Guard, seed: Action | None) -> None:
     session.state = "torch"
+    if seed is not None:
+        session.attempt(seed, torch)
     _part("control").install(torch, session)
     guard.wrap_savers(torch)
 

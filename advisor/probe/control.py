@@ -45,10 +45,6 @@ TICK_S = 0.05
 """Shortest time between ticks, once steps have begun.
 
 Record: benchmarks/results/probe-cpu4.md, 2026-11-29: ticks cost 2 to 14 us of a counted step."""
-SEED = 0
-"""Where torch's generator begins if the plan asks for one seed."""
-OF_POOLS = ("--multiprocessing-fork", "loky.backend")
-"""Words in the command of a process that Python or joblib starts for a pool."""
 BEAT_S = 1.0
 """Shortest time between rewrites of the record."""
 
@@ -57,21 +53,8 @@ def install(torch: Any, session: Session) -> None:
     session.patches.on_undo(functools.partial(record.beat, session))
     session.torch, session.unseen = torch, torch._C.DisableTorchFunction
     session.tick = functools.partial(tick, session)
-    if session.plan.get("one_seed"):
-        session.attempt(_seed, torch)
     for hook in HOOKS:
         session.attempt(hook, torch, session)
-
-
-def _seed(torch: Any) -> None:
-    """Begin torch's random generators at one seed, another in each rank.
-
-    It is before the program's first draw, and a seed of its own replaces it. Not in a process of
-    a pool: those of one program would all draw the same, where each draws something else.
-    """
-    words = [*getattr(sys, "orig_argv", ()), *sys.argv]
-    if not any(part in word for word in words for part in OF_POOLS):
-        torch.manual_seed(SEED + int(os.environ.get("RANK") or 0))
 
 
 def tick(session: Session, now: float) -> None:

@@ -160,6 +160,8 @@ class Session:
         self.updates = 0
         """Steps of optimizers so far."""
         self.optimizers_built = 0
+        self.first_weights: list[Any] | None = None
+        """Some numbers of the weights before the first update; None until then."""
         self.rates: dict[int, list[tuple[Any, ...]]] = {}
         """Learning rate, and steps and losses so far, of the first updates by optimizer."""
         self.schedule_steps = 0

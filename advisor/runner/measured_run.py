@@ -81,7 +81,6 @@ def measured_run(trial: Trial, ending: TrialExit) -> Run | None:
         return None
     return replace(
         run,
-        one_seed=trial.plan.one_seed,
         peak_host_gib=ending.peak_host_gib,
         peak_mem_gib=ending.peak_host_gib if run.peak_mem_gib is None else run.peak_mem_gib,
         host_growth_gib_per_min=ending.host_growth_gib_per_min,

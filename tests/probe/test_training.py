@@ -111,18 +111,21 @@ def test_a_mode_of_the_program_sees_nothing_of_ours(tmp_path) -> None:
 
 
 DRAWS = """\
-import sys
+import random, subprocess, sys
+import numpy as np
 import torch
 from torch import multiprocessing
 def drawn(_=None):
-    return torch.rand(1).item()
+    return f"{random.random()}-{np.random.rand()}-{torch.rand(1).item()}"
 if __name__ == "__main__":
     if "seeds" in sys.argv:
-        torch.manual_seed(5)
-    print(drawn())
+        random.seed(5), np.random.seed(5), torch.manual_seed(5)
+    print(drawn(), flush=True)
     if "pool" in sys.argv:
         with multiprocessing.get_context("spawn").Pool(2) as pool:
-            print(*pool.map(drawn, range(2), chunksize=1))
+            print(*pool.map(drawn, range(2), chunksize=1), flush=True)
+        for _ in range(2):
+            subprocess.run([sys.executable, __file__])
 """
 ONE_SEED = MeasurePlan(mode="whole", one_seed=True)
 
@@ -145,7 +148,34 @@ def test_runs_at_one_seed_draw_alike(tmp_path) -> None:
     assert seeded == drawn(tmp_path / "anew", "seeds", plan=WHOLE) != own
 
 
-def test_processes_of_a_pool_draw_otherwise_at_one_seed(tmp_path) -> None:
-    """Each of them makes something else, as it does without us."""
+def test_processes_of_a_program_draw_otherwise_at_one_seed(tmp_path) -> None:
+    """Each worker of a pool, or of its own, makes something else, as it does without us."""
     own = drawn(tmp_path / "own", "pool", begin=fresh)
-    assert len(set(own)) == 3
+    assert len(own) == 5
+    for each in zip(*(one.split("-") for one in own), strict=True):
+        assert len(set(each)) == 5
+
+
+@pytest.mark.parametrize(("drawn", "alike"), [("torch.randn(4)", True), ("time.time() % 1", False)])
+def test_weights_that_runs_begin_with_are_told(drawn, alike, tmp_path) -> None:
+    """As they were before the first update, so that runs of other batches can be held together."""
+    program = f"""\
+import time
+import torch
+weight = torch.nn.Parameter(torch.zeros(4) + {drawn})
+optimizer = torch.optim.SGD([weight], 0.1)
+for _ in range(20):
+    optimizer.zero_grad()
+    (weight ** 2).sum().backward()
+    optimizer.step()
+"""
+    told = []
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        path = tmp_path / name / "program.py"
+        path.write_text(program)
+        command = (sys.executable, str(path))
+        (record,) = run(tmp_path / name, *command, plan=ONE_SEED, begin=forked).records
+        told.append(record.work.first_weights)
+    assert "" not in told
+    assert (told[0] == told[1]) is alike

@@ -69,25 +69,28 @@ def test_a_loss_that_falls_fast_is_compared_by_its_shares(times, cause) -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "at_one_seed", "new", "cause"),
+    ("weights", "losses", "cause"),
     [
-        (0.04, 1.24, 1.24, None),
-        (0.04, 1.24, 1.24 / 16, "loss-of-update"),
-        (0.04, 1.24, 0.04, "loss-of-update"),
-        (1.0, 1.02, 1.05, None),
+        ("abb", (0.04, 1.24, 1.24), None),
+        ("abb", (0.04, 1.24, 0.08), "loss-of-update"),
+        ("abb", (0.04, 1.24, 0.04), "loss-of-update"),
+        ("aab", (1.0, 1.02, 1.05), None),
+        ("abc", (1.0, 1.02, 1.05), "loss-of-update"),
+        (("", "", ""), (1.0, 1.02, 1.05), None),
     ],
 )
 def test_a_loss_is_held_against_originals_that_began_with_its_weights(
-    first, at_one_seed, new, cause
+    weights, losses, cause
 ) -> None:
-    """A training that draws its weights before it seeds has another first loss in each run."""
+    """A training that draws its weights before it seeds has another first loss in each run.
 
-    def with_loss(loss: float, batch: float = 4, *, seeded: bool = True) -> Run:
-        run = a_training(batch, losses=tuple(loss * share for share in LOSSES))
-        return replace(run, one_seed=seeded)
-
-    originals = [with_loss(first, seeded=False), with_loss(at_one_seed)]
-    told = same_work.differences(originals, with_loss(new, 32))
+    Where no two runs begin alike, losses tell nothing, however near they come.
+    """
+    *originals, after = (
+        a_training(batch, first_weights=each, losses=tuple(loss * share for share in LOSSES))
+        for each, loss, batch in zip(weights, losses, (4, 4, 32), strict=True)
+    )
+    told = same_work.differences(originals, after)
     assert [each.cause for each in told] == ([cause] if cause else [])
 
 

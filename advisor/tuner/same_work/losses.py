@@ -31,6 +31,13 @@ def other_losses(compared: Compared) -> Differences:
     """
     if not moved_batch(compared):
         return
+    if begin_anew(compared):
+        sentence = (
+            "Each run begins with other weights, so no loss tells what an update does."
+        )
+        yield suggested("loss-of-update", sentence)
+        return
+    compared = begun_alike(compared)
     *old, new = comparable_losses(compared)
     updates = min(map(len, (*old, new)))
     if (
@@ -54,10 +61,27 @@ def other_losses(compared: Compared) -> Differences:
                 "the loss of an update depends on its batches.",
             )
         return
-    alike = of_equal_weights(compared, old)
-    if are_other(alike, new):
-        figures = f"{fmean(new):.3g} where it was {fmean(map(fmean, alike)):.3g}"
+    if are_other(old, new):
+        figures = f"{fmean(new):.3g} where it was {fmean(map(fmean, old)):.3g}"
         yield suggested("loss-of-update", f"The first updates have a loss of {figures}.")
+
+
+def begin_anew(compared: Compared) -> bool:
+    """True if no two runs began with equal weights: the program draws them from the clock, say."""
+    runs = (*compared.originals, compared.after)
+    weights = {updates_of(run).first_weights for run in runs}
+    return len(weights) == len(runs) > 2 and "" not in weights
+
+
+def begun_alike(compared: Compared) -> Compared:
+    """With the originals alone that began with the candidate's weights; all where none did.
+
+    The first baseline has another seed than the runs after it. Where weights depend on the batch,
+    as what was drawn before them does, losses are compared all the same.
+    """
+    own = updates_of(compared.after).first_weights
+    alike = [run for run in compared.originals if updates_of(run).first_weights == own]
+    return compared._replace(originals=alike or compared.originals)
 
 
 def comparable_losses(compared: Compared) -> list[Sequence[float]]:
@@ -68,24 +92,6 @@ def comparable_losses(compared: Compared) -> list[Sequence[float]]:
     return [
         [loss / (run.effects.accumulation or 1) for loss in losses_of(run)] for run in runs
     ]
-
-
-def of_equal_weights(
-    compared: Compared, old: Sequence[Sequence[float]]
-) -> Sequence[Sequence[float]]:
-    """Losses of those originals that began with the candidate's weights.
-
-    A training that draws its weights before it seeds has another first loss in each run: 0.04 in
-    one and 1.2 in the next. Only runs at one seed tell more of it. All originals where they agree.
-    """
-    means = [fmean(losses) for losses in old]
-    alike = [
-        losses
-        for run, losses in zip(compared.originals, old, strict=True)
-        if run.one_seed == compared.after.one_seed
-    ]
-    is_one = max(means) - min(means) <= policy.LOSS_TIE * abs(fmean(means))
-    return old if is_one or not alike else alike
 
 
 def are_other(old: Sequence[Sequence[float]], new: Sequence[float]) -> bool:
@@ -114,6 +120,7 @@ def other_gradients(compared: Compared) -> Differences:
     """
     if not moved_batch(compared):
         return
+    compared = begun_alike(compared)
     runs = (*compared.originals, compared.after)
     losses = [losses_of(run) for run in runs]
     *old, new = (updates_of(run).gradients[:1] for run in runs)
