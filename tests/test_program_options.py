@@ -135,6 +135,26 @@ def main(argv):
 app.run(main)
 """
 
+TYPER = """\
+import json
+from enum import Enum
+from typing import Literal
+import typer
+class Precision(str, Enum):
+    single = "fp32"
+    half = "bf16"
+def main(
+    batch_size: int = 16,
+    workers: int = typer.Option(2, "--num-workers", "-w", help="processes"),
+    precision: Precision = Precision.single,
+    amp: bool = False,
+    mode: Literal["a", "b"] = "a",
+):
+    found = {"batch_size": batch_size, "num_workers": workers, "amp": amp, "mode": mode}
+    print(json.dumps({**found, "precision": precision.value}))
+typer.run(main)
+"""
+
 HYDRA = {
     "conf/config.yaml": "defaults:\n  - data: mnist\n  - _self_\ntrainer: {amp: false, lr: 0.1}\n",
     "conf/data/mnist.yaml": "batch_size: 32 # per step\nnum_workers: 0\n",
@@ -410,8 +430,15 @@ PROGRAMS = {
         {"--batch-size": 32, "--workers": 4, "--amp": True}, needs="click",
     ),
     "absl": Program(
-        ABSL, "main.py rest", {"--batch_size": 128, "--use_bf16": False},
+        {"absl_train.py": ABSL}, "absl_train.py rest", {"--batch_size": 128, "--use_bf16": False},
         {"--batch_size": 256, "--use_bf16": True}, needs="absl",
+    ),
+    "typer": Program(
+        TYPER, "main.py",
+        {"--batch-size": 16, "--num-workers": 2, "--precision": "fp32", "--amp": False,
+         "--mode": "a"},
+        {"--batch-size": 32, "--num-workers": 4, "--precision": "bf16", "--amp": True},
+        needs="typer",
     ),
     "tyro": Program(
         TYRO, "main.py --lr 0.5",
@@ -524,7 +551,7 @@ def printed_by(folder: Path, command: tuple[str, ...]) -> dict[str, Any]:
 
 EXTRA = {
     "absl", "chz", "cyclopts", "docopt", "draccus", "fire", "gin", "hydra", "omegaconf",
-    "pydantic_settings", "sacred", "tyro", "yacs",
+    "pydantic_settings", "sacred", "typer", "tyro", "yacs",
 }  # fmt: skip
 CASES = [
     pytest.param(name, marks=pytest.mark.frameworks if program.needs in EXTRA else ())

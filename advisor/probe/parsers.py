@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import enum
 import inspect
 import sys
+import typing
 from typing import Any, Callable, Iterable, Iterator, NamedTuple
 
 from .session import Patches
@@ -314,15 +316,26 @@ def _of_params(params: Any, command: str | None) -> Iterator[DeclaredOption]:
             if f"--no-{flags[0].lstrip('-')}" not in param.secondary_opts:
                 continue
             form = "pair"
+        default = param.default() if callable(param.default) else param.default
         yield option(
             flags,
-            param.default() if callable(param.default) else param.default,
+            default.value if isinstance(default, enum.Enum) else default,
             form,
-            choices=getattr(param.type, "choices", None),
+            choices=_choices(param),
             help=param.help,
             why=TAKES_SEVERAL if param.multiple or param.nargs != 1 else None,
             command=command,
         )
+
+
+def _choices(param: Any) -> Any:
+    """Values that an option of click takes, or of typer, whose own copy of click has no types."""
+    annotation = getattr(getattr(param, "type_descriptor", None), "annotation", None)
+    if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
+        return [each.value for each in annotation]
+    if typing.get_origin(annotation) is typing.Literal:
+        return typing.get_args(annotation)
+    return getattr(getattr(param, "type", None), "choices", None)
 
 
 def _of_cyclopts(result: Any, app: Any, tokens: Any = None, **_: Any) -> ParseReading:
@@ -368,7 +381,7 @@ def _of_arguments(declared: Any, command: str | None) -> Iterator[DeclaredOption
 def _of_absl(_: Any, values: Any, *__: Any, **___: Any) -> Iterator[DeclaredOption]:
     """Flags of absl, with configs of ml_collections."""
     for module, flags in values.flags_by_module_dict().items():
-        for flag in flags if not module.startswith("absl") else ():
+        for flag in flags if module.partition(".")[0] != "absl" else ():
             if hasattr(flag.value, "to_dict"):
                 for path, value in _flat(flag.value.to_dict()):
                     yield option([f"--{flag.name}.{path}"], value)
