@@ -46,7 +46,7 @@ class Items:
     distinct: tuple[int, ...] = ()
     """How many differ among the first 2, 4, 8, ... items."""
     spread: tuple[Finite, ...] = ()
-    """Deviation of the indices among each 2, 4, 8, ... in turn, as a share of that among all."""
+    """Deviation of the indices among each 2, 4, 8, ... in turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

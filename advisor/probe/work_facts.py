@@ -125,17 +125,18 @@ def _told(items: list[Any]) -> dict[str, Any]:
 
 
 def _spread(items: list[Any]) -> list[float]:
-    """Deviation of indices among each 2, 4, 8, ... in turn, as a share of that among all.
+    """Deviation of indices among each 2, 4, 8, ... in turn.
 
-    Batches of alike items, which often lie side by side, have a small one.
+    Batches of alike items, which often lie side by side, have a small one. It is no share of that
+    among all that were drawn: a faster run draws more of them, and in order they lie further apart.
     """
-    whole, shares, size = statistics.pstdev(items) if items else 0.0, [], 2
-    while whole and size * PARTS_OF_SPREAD <= len(items):
+    deviations, size = [], 2
+    while size * PARTS_OF_SPREAD <= len(items):
         starts = range(0, len(items) - size + 1, size)
         parts = [statistics.pstdev(items[low : low + size]) for low in starts]
-        shares.append(statistics.fmean(parts) / whole)
+        deviations.append(statistics.fmean(parts))
         size *= 2
-    return shares
+    return deviations
 
 
 class LoaderWatch:

@@ -1275,6 +1275,12 @@ FREE = (
         free={"batch_size": 3.0},
     ),
     Program(
+        name="accumulation_in_order",
+        source=accumulating().replace(", shuffle=True", ""),
+        config=MICRO,
+        free={"batch_size": 3.0},
+    ),
+    Program(
         name="accumulation_of_drawn_weights",
         source=drawn_anew(
             accumulating(loss="net(torch.ones_like(x)).square().mean() / accumulation", rate="1e-4")

@@ -9,7 +9,7 @@ import pytest
 from advisor.model import MeasurePlan, Run
 from advisor.probe import dataset_state
 from advisor.tuner import same_work
-from advisor.tuner.same_work.facts import loader_of, updates_of
+from advisor.tuner.same_work.facts import first_items, loader_of, updates_of
 from tests.probe import program
 
 
@@ -305,6 +305,30 @@ def test_of_the_same_items_the_losses_of_equal_updates_are_the_same(how, differs
         assert bool(told) is differs, "a short budget has one original only"
     if how == "hardest":
         assert "the loss of an update depends on its batches" in found[0].sentence
+
+
+def test_items_in_order_lie_as_near_to_each_other_however_many_are_drawn(tmp_path) -> None:
+    """A faster run draws more of them, and its updates are of no other items."""
+
+    def spread(count: int) -> tuple[float, ...]:
+        code = f"""\
+import torch
+net = torch.nn.Linear(1, 1)
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+for (x,) in torch.utils.data.DataLoader(
+    torch.utils.data.TensorDataset(torch.ones({count}, 1)), batch_size=2
+):
+    optimizer.zero_grad()
+    net(x).sum().backward()
+    optimizer.step()
+"""
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        return first_items(program.in_a_file(folder, code).measured, "drawn").spread
+
+    few, many = spread(64), spread(512)
+    assert few
+    assert many[: len(few)] == pytest.approx(few)
 
 
 def test_a_copy_of_the_weights_is_named_as_the_program_writes_it() -> None:
