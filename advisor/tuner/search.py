@@ -249,7 +249,7 @@ def run_point(
     request = request_at(state, grid, point, candidate)
     matters = promise > state.context.smallest_gain
     ahead = next_requests(state, grid, point)
-    kept_s = kept_for_proof_s(state, grid)
+    kept_s = kept_for_proof_s(state, grid) + own_proof_s(extra_s(state, grid, point))
     state, trial = yield from run_trial(
         state, request, kept_s=kept_s, matters=matters, ahead=ahead
     )
@@ -295,6 +295,11 @@ def kept_for_proof_s(state: TunerState, grid: Grid) -> float:
         for point in allowed_points(state, grid)
     )
     return reserves.search_reserve_s(state, found=found)
+
+
+def own_proof_s(extra_s: float) -> float:
+    """Seconds by which the fewest rounds of a point take longer, each process by `extra_s`."""
+    return policy.FEWEST_ROUNDS * policy.ROUND_FACTOR * extra_s
 
 
 def moved_along(
@@ -561,7 +566,9 @@ def most_promising(state: TunerState, grid: Grid) -> tuple[GridPoint | None, flo
     }
     new = first_alone(state, grid, new, top)
     room_s = state.remaining_s - kept_for_proof_s(state, grid) - state.costs.price_s
-    within_budget = [point for point in new if extras_s[point] <= room_s]
+    within_budget = [
+        point for point in new if extras_s[point] + own_proof_s(extras_s[point]) <= room_s
+    ]
     gains = {point: forecast.improvement(top) for point, forecast in new.items()}
     best = largest_gain(state, grid, gains, within_budget)
     if best is not None:
@@ -589,14 +596,15 @@ def largest_gain(
     Points within the budget come first: one beyond it is told as what the budget lacked. With the
     batch found, the present workers are kept unless others promise more by at least a tie.
     """
+    least = tie(state)
     best = max(
-        within_budget or gains,
+        [point for point in within_budget if gains[point] >= least] or gains,
         key=lambda point: (gains[point], -point.batch, -point.workers),
         default=None,
     )
     if best is None:
         return None
-    own_workers, least = GridPoint(best.batch, grid.start.workers), tie(state)
+    own_workers = GridPoint(best.batch, grid.start.workers)
     if gains.get(own_workers, 0.0) >= max(least, gains[best] - least):
         best = own_workers
     return best if gains[best] >= least else None
@@ -852,7 +860,8 @@ def conclude(state: TunerState, grid: Grid) -> TunerState:
 
     Smaller batches and fewer workers leave room for other work, and are safer. A point that moved
     one knob is taken before one that moved both, where noise cannot tell them apart. The start
-    stays unless the gain is worth a change; if it broke a constraint, what keeps it is taken.
+    stays unless the gain is worth a change; if it broke a constraint, what keeps it is taken. A
+    point whose rounds take longer than what is left proves nothing: others come before it.
     """
     start = grid.start
     allowed = allowed_points(state, grid)
@@ -863,7 +872,8 @@ def conclude(state: TunerState, grid: Grid) -> TunerState:
             if state.gain(grid.runs[point][1], grid.start_run) > 1
         )
         allowed = [start, *faster]
-    hopeful = allowed or [start]
+    provable = [point for point in allowed if is_provable(state, grid.runs[point][1])]
+    hopeful = provable if set(provable) - {start} else allowed or [start]
     smooth = {point: worth(state, grid, point) for point in {*hopeful, start}}
     chosen = smallest_level(state, grid, {point: smooth[point] for point in hopeful})
     as_fast_alone = [
@@ -880,6 +890,12 @@ def conclude(state: TunerState, grid: Grid) -> TunerState:
     if grid.knobs[0] is not None:
         state = decide_batch(state, grid, grid.knobs[0], chosen)
     return decide_workers(state, grid, grid.knobs[1], chosen) if grid.knobs[1] else state
+
+
+def is_provable(state: TunerState, run: Run) -> bool:
+    """True if the budget still holds the fewest rounds of what ran so."""
+    adopted = replace(state, best_run=run)
+    return policy.FEWEST_ROUNDS * reserves.round_s(adopted) <= state.remaining_s
 
 
 def moved_alone(grid: Grid, point: GridPoint) -> tuple[GridPoint, GridPoint]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from advisor.model import Trial
 from advisor.tuner import reserves
 from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
 
@@ -62,3 +63,19 @@ def test_a_setting_of_the_config_gets_its_rounds_before_a_switch_does(tmp_path, 
     untried = [each for each in search.state.skipped if CHECKPOINTING in each.task.about]
     repeated = [each for each in search.asked("whatif") if each.request.series]
     assert not (untried and repeated)
+
+
+def test_a_batch_whose_rounds_no_longer_fit_is_not_what_is_taken(tmp_path) -> None:
+    """A window of twenty batches of 4,096 took a minute: the largest gain was left unproven."""
+
+    def process_s(trial: Trial) -> float:
+        grown = [c.new for c in trial.candidate.changes if c.kind == "batch_size"]
+        return 6.0 + 0.013 * float(grown[0] if grown else 16)
+
+    engine = on_formula(
+        process_s=process_s, noise=0.01, load_s=1e-5, launch_s=0.05, unit_s=3e-4, trains=False
+    )
+    search = formula_search(tmp_path, engine, "batch_size: 16\n", budget_s=BUDGET_S)
+    (confirmation,) = search.state.confirmations
+    assert confirmation.proven
+    assert search.values["batch_size"] >= 256
