@@ -17,7 +17,7 @@ import signal
 import sys
 from typing import Any, Callable
 
-from . import beginning, env_propagation, own_threads
+from . import env_propagation, one_seed, own_threads
 from .guard import SAVER_MODULES, Guard
 from .recorder import VERSION, write_whole
 from .session import Session
@@ -56,7 +56,7 @@ def start(spec_path: str) -> None:
     if session.spec.get("origins"):
         sys.addaudithook(_part("origins").OriginListener(session).hear)
     compiler = "torch._dynamo.eval_frame"
-    seeds = beginning.actions(session)
+    seeds = one_seed.actions(session)
     actions: dict[str, Action] = {
         **seeds,
         **dict.fromkeys(SAVER_MODULES, guard.wrap_savers),

@@ -79,7 +79,7 @@ class Watched:
             self._passes[self._updates] += 1
 
     def _leave_gradient(self) -> None:
-        if not self._stepping and _is_plain(self._session.torch, self._weight.grad):
+        if not self._stepping and is_plain(self._session.torch, self._weight.grad):
             self._left["gradients"] = _seen(self._weight.grad)
 
     def look(self) -> None:
@@ -89,7 +89,7 @@ class Watched:
         self._looks += 1
         for name, tensor in (("gradients", self._weight.grad), ("weights", self._weight)):
             left = self._left.pop(name, None)
-            if left is not None and _is_plain(self._session.torch, tensor):
+            if left is not None and is_plain(self._session.torch, tensor):
                 found = _seen(tensor)
                 self._changes.append((name, self._updates, left, found))
                 self._left[name] = found
@@ -98,7 +98,7 @@ class Watched:
 
     def begin_step(self) -> None:
         self.look()
-        if _is_plain(self._session.torch, self._weight.grad):
+        if is_plain(self._session.torch, self._weight.grad):
             self.lengths.append(self._weight.grad.detach().norm())
             self.taken.append(_seen(self._weight.grad)[1])
         self._stepping, self._left = True, {}
@@ -142,7 +142,7 @@ def _is_of_program(hook: Any) -> bool:
     return code is not None and not call_sites.is_foreign(code.co_filename)
 
 
-def _is_plain(torch: Any, tensor: Any) -> bool:
+def is_plain(torch: Any, tensor: Any) -> bool:
     """Return True for a tensor whose numbers lie here: not sparse, distributed or without data."""
     return (
         type(tensor) in (torch.Tensor, torch.nn.Parameter)
@@ -186,7 +186,7 @@ def stepped(session: Session, optimizer: Any) -> None:
 def _watch(session: Session, optimizer: Any) -> None:
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     able = [
-        w for w in weights if _is_plain(session.torch, w) and w.is_leaf and w.requires_grad
+        w for w in weights if is_plain(session.torch, w) and w.is_leaf and w.requires_grad
     ]
     if not able or not hasattr(able[0], "register_post_accumulate_grad_hook"):
         return

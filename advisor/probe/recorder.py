@@ -15,7 +15,7 @@ from .clocks import clock, monotonic
 
 Event = tuple[Any, ...]
 
-VERSION = 6
+VERSION = 7
 """Format of the record and event log."""
 STEPS = ("step", "batch", "call", "backward", "gradient")
 """Kinds that say how far a program is; second and third are start and end."""

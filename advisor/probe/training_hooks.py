@@ -9,10 +9,10 @@ from typing import Any
 
 from . import (
     batch_counts,
-    beginning,
     by_batches,
     copied_weights,
     exchanges,
+    first_weights,
     mixed_losses,
     own_edits,
     work_facts,
@@ -179,7 +179,7 @@ def optimizers(torch: Any, session: Session) -> None:
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
         nonlocal entered
         if not session.updates and session.first_weights is None and not session.muted:
-            session.attempt(beginning.look, session, optimizer)
+            session.attempt(first_weights.look, session, optimizer)
         if session.watched and not session.muted:
             own_edits.stepping(session, optimizer)
         entered = clock()
