@@ -98,13 +98,20 @@ class Watched:
 
     def begin_step(self) -> None:
         self.look()
+        if not self._session.in_closure:
+            self._take()
+        self._stepping, self._left = True, {}
+
+    def _take(self) -> None:
+        """Keep the gradient that the optimizer takes."""
         if is_plain(self._session.torch, self._weight.grad):
             self.lengths.append(self._weight.grad.detach().norm())
             self.taken.append(_seen(self._weight.grad)[1])
-        self._stepping, self._left = True, {}
 
     def end_step(self) -> None:
         """Its optimizer has stepped: the weight is left as it is now."""
+        if self._session.in_closure:
+            self._take()
         self._updates, self._stepping = self._updates + 1, False
         if self._updates >= MOST_UPDATES:
             self.stop()
@@ -163,17 +170,28 @@ def _differ(left: Any, found: Any) -> bool:
 
 
 def stepping(session: Session, optimizer: Any) -> None:
-    """An optimizer is about to take the gradients."""
-    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
-    parts = session.gradient_parts.setdefault(id(optimizer), [])
-    parts.append(sum(weight.grad is not None for weight in weights))
+    """An optimizer is about to take the gradients.
+
+    A closure makes them, or the last of them, inside of the step: Lightning passes one each time.
+    They are then as the step leaves them.
+    """
+    if not session.in_closure:
+        _count_parts(session, optimizer)
     for watched in list(session.watched):
         if watched.number == id(optimizer):
             watched.carefully(watched.begin_step)
 
 
+def _count_parts(session: Session, optimizer: Any) -> None:
+    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+    parts = session.gradient_parts.setdefault(id(optimizer), [])
+    parts.append(sum(weight.grad is not None for weight in weights))
+
+
 def stepped(session: Session, optimizer: Any) -> None:
     """An optimizer has stepped; after the first step of all, begin to watch."""
+    if session.watched and session.in_closure:
+        _count_parts(session, optimizer)
     for watched in list(session.watched):
         own = watched.number == id(optimizer)
         watched.carefully(watched.end_step if own else watched.other_step)

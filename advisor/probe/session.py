@@ -159,6 +159,8 @@ class Session:
         """The loss before a GradScaler multiplied it."""
         self.updates = 0
         """Steps of optimizers so far."""
+        self.in_closure = False
+        """The optimizer's present step got a closure, which makes its gradients."""
         self.optimizers_built = 0
         self.first_weights: list[Any] | None = None
         """Some numbers of the weights before the first update; None until then."""

@@ -178,6 +178,7 @@ def optimizers(torch: Any, session: Session) -> None:
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
         nonlocal entered
+        session.in_closure = any(map(callable, (*args, *kwargs.values())))
         if not session.updates and session.first_weights is None and not session.muted:
             session.attempt(first_weights.look, session, optimizer)
         if session.watched and not session.muted:

@@ -1,5 +1,6 @@
 """Work of real trials: what workers would do to a dataset is told, and nothing else is."""
 
+import sys
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -329,6 +330,49 @@ for (x,) in torch.utils.data.DataLoader(
     few, many = spread(64), spread(512)
     assert few
     assert many[: len(few)] == pytest.approx(few)
+
+
+CLOSURES = """\
+import sys
+import torch
+batch, accumulation = map(int, sys.argv[1:])
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 1))
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+data = torch.utils.data.TensorDataset(torch.rand(256, 4), torch.rand(256, 1))
+for number, (x, y) in enumerate(torch.utils.data.DataLoader(data, batch_size=batch), 1):
+    def closure():
+        if (number - 1) % accumulation == 0:
+            optimizer.zero_grad()
+        loss = (net(x) - y).square().mean() / accumulation
+        loss.backward()
+        return loss
+    if number % accumulation:
+        closure()
+    else:
+        optimizer.step(closure)
+"""
+
+
+def test_gradients_that_a_closure_makes_inside_of_the_step_are_those_of_the_update(
+    tmp_path,
+) -> None:
+    """Before the step the last batch of an accumulation is missing, and all of a single one."""
+
+    def updates(*settings: str) -> Run:
+        folder = tmp_path / "-".join(settings)
+        folder.mkdir()
+        path = folder / "program.py"
+        path.write_text(CLOSURES)
+        command = (sys.executable, str(path), *settings)
+        plan, begin = program.WHOLE, program.forked
+        return program.run(folder, *command, plan=plan, begin=begin).measured
+
+    small, large = updates("2", "8"), updates("16", "1")
+    assert causes(small, large) == []
+    (first, *_), (other, *_) = (updates_of(run).gradients for run in (small, large))
+    assert other == pytest.approx(first, rel=1e-3)
+    assert updates_of(large).parts == 4
 
 
 def test_a_copy_of_the_weights_is_named_as_the_program_writes_it() -> None:
