@@ -1475,6 +1475,8 @@ FREE = (
 
 FREE_GAINS = {"batch_size": 8.0, "num_workers": 1.8, "persistent_workers": 3.0}
 """Gains of the free programs in `written/`, whose waits are alike."""
+HARMLESS = {"one_language_a_batch": (4,)}
+"""Values of a harmful setting of `written/` that do none: eight batches are of all languages."""
 
 
 def written(path: Path) -> Program:
@@ -1493,6 +1495,7 @@ def written(path: Path) -> Program:
         config=config,
         harmful={} if is_free else {setting: " ".join(words.split())},
         free={setting: FREE_GAINS[setting]} if is_free else {},
+        harmless=HARMLESS.get(path.stem, ()),
         told=told,
     )
 
