@@ -155,7 +155,7 @@ class Progress:
         if isinstance(result, Failure):
             yield result.kind
         else:
-            yield f"{numbers.number(result.units_per_s)} {self._units}/s"
+            yield f"{numbers.number(result.units_per_s)} {numbers.plural(result.unit)}/s"
             if result.wait_share is not None:
                 yield f"wait {numbers.percent(result.wait_share)}"
             if result.peak_mem_gib is not None:

@@ -270,7 +270,8 @@ def with_run(
     against the batch.
     """
     variant = Variant(candidate=candidate)
-    grid = replace(grid, points=(*grid.points, point_of(state, run, point)))
+    if run.way == state.original.way:  # else its rate would bend the model
+        grid = replace(grid, points=(*grid.points, point_of(state, run, point)))
     differs = other_work(state, run)
     moved_workers = point.workers != grid.start.workers
     if differs is not None and differs.of_workers and moved_workers:
@@ -418,7 +419,12 @@ def largest_batch(state: TunerState, run: Run, batch: int) -> int:
 
 
 def is_outlier(state: TunerState, grid: Grid, point: GridPoint, run: Run) -> bool:
-    """True if `run` is below half its forecast, and not level with the start."""
+    """True if `run` is below half its forecast, and not level with the start.
+
+    What was counted otherwise has a rate of something else, and would have it once more.
+    """
+    if run.way != state.original.way:
+        return False
     log_rate = math.log(state.context.objective.pace(run))
     from_start = abs(log_rate - math.log(grid.points[0].rate))
     is_level = from_start <= math.log1p(state.tie_threshold)

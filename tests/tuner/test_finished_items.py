@@ -48,6 +48,27 @@ def test_runs_that_are_counted_otherwise_are_refused_by_name(tmp_path) -> None:
     assert "such rates do not compare" in search.decisions["batch_size"].reason
 
 
+class InSteps(RecordedEngine):
+    """A program of whose largest batches nothing tells the samples: steps are counted then."""
+
+    def run(self, trial: Trial, *args: Any, **more: Any) -> Run | Failure:
+        result = super().run(trial, *args, **more)
+        batches = [c.new for c in trial.candidate.changes if c.kind == "batch_size"]
+        if isinstance(result, Run) and batches and int(str(batches[0])) > 64:
+            steps_per_s = result.units_per_s / int(str(batches[0]))
+            return replace(result, counted="step", unit="step", units_per_s=steps_per_s)
+        return result
+
+
+def test_a_batch_that_is_counted_otherwise_hides_no_smaller_one(tmp_path) -> None:
+    """Its rate is one of steps: it bent the model, which then promised nothing of any batch."""
+    engine = InSteps(replace(FASTER, launch_s=0.05, unit_s=1e-4))
+    search = formula_search(tmp_path, engine, BATCH)
+    labels = [each.request.variant.label for each in search.asked("search")]
+    assert len(labels) == len(set(labels))  # nor is it run again as an outlier
+    assert search.values["batch_size"] >= 32
+
+
 class Sorted(RecordedEngine):
     """Items in order of their cost: a rate grows with the items that were done before."""
 
