@@ -15,7 +15,7 @@ from advisor import numbers
 from advisor.executor.comparison import Comparison
 from advisor.executor.requests import AFTER, TrialResult
 from advisor.machine.contention import in_words
-from advisor.model import Failure, Interval, Run
+from advisor.model import UNFINISHED, Failure, Interval, Run
 from advisor.objective import THROUGHPUT
 from advisor.report import view
 from advisor.report.markdown import one_line
@@ -155,7 +155,9 @@ class Progress:
         if isinstance(result, Failure):
             yield result.kind
         else:
-            yield f"{numbers.number(result.units_per_s)} {numbers.plural(result.unit)}/s"
+            counted = result.counted if result.counted in UNFINISHED else None
+            units = numbers.plural(counted) if counted else self._units
+            yield f"{numbers.number(result.units_per_s)} {units}/s"
             if result.wait_share is not None:
                 yield f"wait {numbers.percent(result.wait_share)}"
             if result.peak_mem_gib is not None:

@@ -204,6 +204,7 @@ def test_only_a_colour_terminal_gets_the_live_view(environment, expected, monkey
     ("fields", "shown"),
     [
         ({"label": "batch 8", "reused": True}, "kept run  batch 8  search  1.00 tiles/s  2.0 s"),
+        ({"label": "batch 9", "counted": "step"}, "trial 1  batch 9  search  1.00 steps/s  2.0 s"),
         ({"label": "a\nb\x1b[31m", "failed": "timeout"}, "trial 1  a b  search  timeout  2.0 s"),
     ],
 )
