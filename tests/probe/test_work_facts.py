@@ -118,11 +118,12 @@ def test_workers_that_stay_miss_what_the_program_sets(name) -> None:
 
 @pytest.mark.parametrize(("name", "cause"), [("OneHandle", "items-missing"), ("Opening", None)])
 def test_workers_that_move_each_others_place_in_a_file_are_told(tmp_path, name, cause) -> None:
-    """What lies at an index is another thing, though nothing was drawn."""
+    """What lies at an index is another thing, though nothing was drawn; some may come twice."""
     words = ("work_data.py", f"{name}-long", "0")
     parted = MeasurePlan(measure_s=0.3, min_steps=8, ceilings_workers=(0,), ceilings_s=0.2)
     before = program.python(tmp_path, *words, plan=parted).measured
-    assert causes(before, trial(f"{name}-long", "2")) == [cause] * (cause is not None)
+    found = set(causes(before, trial(f"{name}-long", "2")))
+    assert found - ({"items-repeat"} if cause else set()) == {cause} - {None}
 
 
 def test_workers_never_see_the_updates_of_a_network_that_makes_items(tmp_path) -> None:
