@@ -96,7 +96,7 @@ def damaged(rng: random.Random, value: Any) -> Any:
             key = rng.choice(list(place))
             how = rng.random()
             if how < 0.7:
-                place[key] = rng.choice(JUNK)
+                place[key] = copy.deepcopy(rng.choice(JUNK))
             elif how < 0.85:
                 del place[key]
             else:
@@ -105,7 +105,7 @@ def damaged(rng: random.Random, value: Any) -> Any:
             at = rng.randrange(len(place))
             how = rng.random()
             if how < 0.6:
-                place[at] = rng.choice(JUNK)
+                place[at] = copy.deepcopy(rng.choice(JUNK))
             elif how < 0.8:
                 del place[at]
             else:
