@@ -114,6 +114,8 @@ class Window:
         gaps_s = sum(series.clock[mark + 1] - series.clock[mark] for mark in begins)
         step_s = (self.seconds - gaps_s) / ordinary
         cycle_s = (series.cycle_steps - 1) * step_s + series.gap_s
+        if cycle_s <= 0:  # as a forged clock may have it
+            return None
         return series.cycle_steps * units / self.count / cycle_s
 
     def batch_seconds(self) -> list[float]:
