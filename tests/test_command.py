@@ -104,7 +104,7 @@ def test_a_config_and_a_program_that_stay_untuned_are_told(project) -> None:
         (note,) = optimize.left_untuned(
             invocation.resolve([], ["python", name, "--batch-size", "4"])
         )
-        assert note.startswith("of its options only those that you typed are known: ")
+        assert note.startswith("only the options that you typed are known: ")
         assert why in note
 
 

@@ -325,9 +325,7 @@ def left_untuned(asked: invocation.Invocation) -> list[str]:
         env = tuple(sorted(asked.workload.env.items()))
         known = record_options(asked.argv, asked.cwd, env)
         if known.why_unknown:
-            notes.append(
-                f"of its options only those that you typed are known: {known.why_unknown}"
-            )
+            notes.append(f"only the options that you typed are known: {known.why_unknown}")
         elif known.untold:
             notes.append(f"the command may have further options: {known.untold}")
     tuned = {os.path.realpath(path) for path in asked.paths}

@@ -270,7 +270,7 @@ def with_run(
     against the batch.
     """
     variant = Variant(candidate=candidate)
-    if run.way == state.original.way:  # else its rate would bend the model
+    if is_counted_alike(state, run):  # else its rate would bend the model
         grid = replace(grid, points=(*grid.points, point_of(state, run, point)))
     differs = other_work(state, run)
     moved_workers = point.workers != grid.start.workers
@@ -299,7 +299,10 @@ def kept_for_proof_s(state: TunerState, grid: Grid) -> float:
 
 
 def own_proof_s(extra_s: float) -> float:
-    """Seconds by which the fewest rounds of a point take longer, each process by `extra_s`."""
+    """Seconds that the fewest rounds of a point take beyond usual ones.
+
+    Its processes take `extra_s` more each: a window has so many batches, however large they are.
+    """
     return policy.FEWEST_ROUNDS * policy.ROUND_FACTOR * extra_s
 
 
@@ -423,7 +426,7 @@ def is_outlier(state: TunerState, grid: Grid, point: GridPoint, run: Run) -> boo
 
     What was counted otherwise has a rate of something else, and would have it once more.
     """
-    if run.way != state.original.way:
+    if not is_counted_alike(state, run):
         return False
     log_rate = math.log(state.context.objective.pace(run))
     from_start = abs(log_rate - math.log(grid.points[0].rate))
@@ -447,12 +450,17 @@ def other_work(state: TunerState, run: Run) -> WorkDifference | None:
     return None
 
 
+def is_counted_alike(state: TunerState, run: Run) -> bool:
+    """True if the rate of `run` counts what the original's does, so that they compare."""
+    return run.way == state.original.way
+
+
 def unusable(state: TunerState, run: Run) -> Objection | None:
     """What is against any candidate that ran so, whatever its rate; its clause follows `it`.
 
     Its rate does not compare, its results or work differ, or it takes too much memory.
     """
-    if run.way != state.original.way:
+    if not is_counted_alike(state, run):
         why = f"was counted by {run.way}, the original by {state.original.way}"
         return Objection("other-counting", f"{why}: such rates do not compare")
     if later := later_items(state, state.originals, run):

@@ -61,7 +61,7 @@ def other_losses(compared: Compared) -> Differences:
                 "the loss of an update depends on its batches.",
             )
         return
-    if are_other(old, new):
+    if losses_differ(old, new):
         figures = f"{fmean(new):.3g} where it was {fmean(map(fmean, old)):.3g}"
         yield suggested("loss-of-update", f"The first updates have a loss of {figures}.")
 
@@ -94,13 +94,14 @@ def comparable_losses(compared: Compared) -> list[Sequence[float]]:
     ]
 
 
-def are_other(old: Sequence[Sequence[float]], new: Sequence[float]) -> bool:
-    """True if the losses of a candidate are not those of the originals, update by update.
+def losses_differ(old: Sequence[Sequence[float]], new: Sequence[float]) -> bool:
+    """True if a candidate's losses are further from the originals' than equal work explains.
 
     They may differ by a share of the loss or by the chance of the items, whichever is more, and by
-    what the originals differ by among themselves. The chance is the standard error of the
-    differences between updates of one number. In these a loss that falls meanwhile is no spread, as
-    it falls on both sides; ratios are compared where all are positive, since it falls by a share.
+    what the originals differ by among themselves. The first update is held against the first, the
+    second against the second, and the chance is the standard error of these differences: a loss
+    that falls on both sides adds nothing to it. A loss falls by a share of itself, so logarithms
+    are compared where all losses are positive.
     """
     tie = policy.LOSS_TIE * abs(fmean(map(fmean, old)))
     if min(map(min, (*old, new))) > 0:
