@@ -19,6 +19,7 @@ from advisor.prediction.estimate import (
     largest_batch,
     step_time,
     suggested_batch,
+    workspace_gib,
 )
 from advisor.prediction.trace import MATRIX, Operation, Trace
 from tests import warm
@@ -270,3 +271,10 @@ ENDS = {
 def test_only_the_programs_own_error_says_that_it_needs_cuda(end) -> None:
     failure, expected = ENDS[end]
     assert needs_cuda(failure) is expected
+
+
+def test_cublas_takes_more_on_hopper_than_on_other_cards() -> None:
+    """torch's defaults: 32 MiB a stream there, 8.125 MiB elsewhere."""
+    names = ("rtx-4060", "h100-sxm", "h200-sxm")
+    taken = {name: 1024 * workspace_gib(profiles.by_name(name)) for name in names}
+    assert taken == {"rtx-4060": 8.125, "h100-sxm": 32.0, "h200-sxm": 32.0}

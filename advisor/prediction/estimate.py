@@ -116,11 +116,13 @@ def _peak_flops(card: GpuProfile, op: Operation) -> float:
     return on_tensor_cores * 1e12 * (1.0 if steady else STEADY_CLOCK)
 
 
-WORKSPACE_GIB = 8.1 / 1024
-"""cuBLAS's own memory: 2 x 4096 KiB and 8 x 16 KiB, torch's default before Hopper.
+WORKSPACE_GIB = 8.125 / 1024
+"""cuBLAS's own memory: 2 x 4096 KiB and 8 x 16 KiB, torch's default but for Hopper.
 
-Source: `parseChosenWorkspaceSize` of torch's CublasHandlePool.cpp, by which it is 32 MiB on Hopper.
-"""
+Source of both: `parseChosenWorkspaceSize` of torch's CublasHandlePool.cpp."""
+HOPPER_WORKSPACE_GIB = 32 / 1024
+HOPPER = "9.0"
+"""Its compute capability: H100, H200, GH200."""
 FITS_SHARE = 0.9
 """Share of usable memory that the largest batch may need.
 
@@ -292,7 +294,12 @@ def suggested_batch(traced: Traced, card: GpuProfile, most: float) -> float:
 
 def room_gib(card: GpuProfile) -> float:
     """Card memory for what the program reserves."""
-    return FITS_SHARE * profiles.usable_gib(card) - WORKSPACE_GIB
+    return FITS_SHARE * profiles.usable_gib(card) - workspace_gib(card)
+
+
+def workspace_gib(card: GpuProfile) -> float:
+    """What torch gives to cuBLAS on that card, for one stream."""
+    return HOPPER_WORKSPACE_GIB if card.compute_capability == HOPPER else WORKSPACE_GIB
 
 
 def estimate_of(
@@ -317,7 +324,7 @@ def estimate_of(
     per_s = run.units_per_s * own_s / traced.own.batch * batch / seconds
     slow, fast = per_s / (1 + off), per_s / (1 - off)
     price = price_per_hour / 3.6 if price_per_hour else None
-    memory_gib = peak.reserved / GIB + card.context_mib / 1024 + WORKSPACE_GIB
+    memory_gib = peak.reserved / GIB + card.context_mib / 1024 + workspace_gib(card)
     return Estimate(
         card=card.name,
         batch=batch,

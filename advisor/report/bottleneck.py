@@ -22,6 +22,10 @@ WORTH_NAMING = 0.15
 Judgement: below, the card computes most of the time, and its own work is the better remedy."""
 MOST_SITES = 4
 """Lines of the program at which the card waits that a diagnosis names."""
+ALONE_FASTER = 1.1
+"""Ratio by which the loader alone must be faster with another count of workers to speak for it.
+
+Judgement: two readings of a second each differ by less on a quiet machine."""
 GROWS_WITH = {
     "model": "the parameters",
     "gradients": "the parameters",
@@ -123,14 +127,45 @@ def parts_of_time(runs: Sequence[Run]) -> list[str]:
     run, lines = typical(runs), []
     for name, share in largest_first(asdict(run.shares)):
         words = PARTS[name]
+        how = loading_remedy(run) if name == "data_wait" else words.how
         line = f"{numbers.percent(share):>7}  {part_name(run, name)}"
         saved, speed = share, "without it"
         if name == "compute":
             saved, speed = share / 2, "at twice the speed"
         if numbers.WORTH_SAYING <= saved < 1:
-            line += f": at most {numbers.ratio(1 / (1 - saved))} {speed}. Try {words.how}."
+            line += f": at most {numbers.ratio(1 / (1 - saved))} {speed}. Try {how}."
         lines.append(line)
     return lines
+
+
+def loading_remedy(run: Run, *, more_workers: bool = True) -> str:
+    """Means to shorten the waiting, by what the loader alone did with other counts of workers.
+
+    It ran alone with up to as many as CPUs; a larger count is taken for that. More workers are
+    named unless none of more was faster alone, or `more_workers` is False. Fewer are named where
+    they were faster than the present count and all above it: handing an item over may cost more
+    than reading it. None at all is named beside a GPU only if both in turn, loading and computing,
+    are faster than the program is; on CPUs the workers take from the model what they save.
+    """
+    alone = {ceiling.workers: ceiling.units_per_s for ceiling in run.ceilings}
+    workers = run.effects.workers
+    ran = [count for count in alone if workers is not None and count <= workers]
+    if not workers or not ran:
+        return PARTS["data_wait"].how if more_workers else FASTER_LOADING
+    own = max(ran)
+    least = ALONE_FASTER * alone[own]
+    fewer = [rate for count, rate in alone.items() if 0 < count < own]
+    more = [rate for count, rate in alone.items() if count > own]
+    is_flat = bool(more or fewer) and (
+        max(more) < least if more else alone[own] < ALONE_FASTER * max(fewer)
+    )
+    if without := alone.get(0):
+        busy_s = (1 - (run.wait_share or 0.0)) / run.units_per_s
+        if not run.on_gpu or 1 / (busy_s + 1 / without) > run.units_per_s:
+            fewer.append(without)
+    if max(fewer, default=0.0) > max([least, *more]):
+        return f"fewer loader workers, {FASTER_LOADING}"
+    return PARTS["data_wait"].how if more_workers and not is_flat else FASTER_LOADING
 
 
 def largest_first(shares: Mapping[str, float | None]) -> list[tuple[str, float]]:
@@ -195,9 +230,9 @@ def diagnose(
             f"{step}: their product is its time."
         )
     else:
-        how = (
-            FASTER_LOADING if part == "data_wait" and not more_workers else PARTS[part].how
-        )
+        how = PARTS[part].how
+        if part == "data_wait":
+            how = loading_remedy(run, more_workers=more_workers)
         name, text = part, f"{_sentence(runs, run, part, rate)} Shorter by {how}."
         if part == "compute" and run.shares.launch is None:
             text += _waiting_too(runs, run, more_workers=more_workers)
@@ -241,7 +276,7 @@ def _waiting_too(runs: Sequence[Run], run: Run, *, more_workers: bool) -> str:
     if (run.wait_share or 0.0) < WAITING:
         return ""
     share = ranged(runs, lambda r: part_share(r, "data_wait"), numbers.percent)
-    how = PARTS["data_wait"].how if more_workers else FASTER_LOADING
+    how = loading_remedy(run, more_workers=more_workers)
     return f" Waiting for data takes another {share}, shorter by {how}."
 
 

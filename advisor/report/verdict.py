@@ -317,6 +317,10 @@ def _nothing_proven(tuning: FinishedTuning) -> str:
     advised = bool(state.suggestions)
     which = "that may be written" if advised else "tested"
     slower = f"No value {which} was faster by more than {state.tie_percent}."
+    if advised and all(each.in_code for each in tuning.decisions):
+        if any(is_confirmed(state, suggestion) for suggestion in state.suggestions):
+            return "Every value that was tried stands in the program's code: no file is changed."
+        return f"No value tested was proven faster. Runs tie within {state.tie_percent}."
     if any(variant.candidate.changes for variant in searched):
         return slower
     if any(entry.matters for entry in state.skipped):

@@ -78,7 +78,7 @@ def unchanged(
     if verdict is not None and verdict.cause == "faster":
         return (
             "not-proven",
-            "Not written: faster in the search, and the gain was not confirmed.",
+            f"Not written: faster in the search, and {state.why_unproven(knob)}.",
         )
     if verdict is not None:
         return verdict.cause, verdict.reason.strip()

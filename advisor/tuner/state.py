@@ -128,6 +128,17 @@ class TunerState:
                 return comparison.runs(AFTER)
         return ()
 
+    def why_unproven(self, knob: Knob) -> str:
+        """Why a value of `knob` that a trial found faster is not proven, as a clause."""
+        compared = [
+            comparison
+            for comparison in self.confirmations
+            if change_of(comparison.ab_test.after.candidate, knob) is not None
+        ]
+        if any(comparison.runs(AFTER) for comparison in compared):
+            return "its rounds did not prove the gain"
+        return "no rounds that would prove it ran"
+
     @property
     def iterative(self) -> bool:
         """True if one unit takes many forwards: a diffusion sampler, a solver."""

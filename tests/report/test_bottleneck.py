@@ -66,6 +66,33 @@ def test_a_figure_is_the_range_of_equal_runs() -> None:
     assert "more loader workers" in sentence
 
 
+@pytest.mark.parametrize(
+    ("alone", "on_gpu", "advice"),
+    [
+        ({0: 90.0, 2: 60.0, 4: 60.0}, False, "fewer loader workers, faster"),
+        ({0: 90.0, 1: 80.0, 2: 60.0, 4: 60.0}, True, "fewer loader workers, faster"),
+        ({0: 70.0, 2: 60.0, 4: 60.0}, True, "Shorter by faster transforms or storage."),
+        ({0: 40.0, 2: 60.0, 4: 110.0}, False, "more loader workers"),
+        ({0: 40.0, 2: 60.0, 4: 62.0}, False, "Shorter by faster transforms or storage."),
+        ({0: 40.0, 2: 60.0}, False, "more loader workers"),
+        ({0: 40.0, 1: 58.0}, False, "more loader workers"),
+        ({0: 40.0, 1: 58.0, 2: 60.0}, False, "Shorter by faster transforms or storage."),
+        ({}, False, "more loader workers"),
+    ],
+)
+def test_workers_are_advised_by_what_the_loader_alone_did(alone, on_gpu, advice) -> None:
+    """More of them were named where the loader alone was fastest without any."""
+    ceilings = tuple(
+        LoaderCeiling(workers=workers, units_per_s=rate) for workers, rate in alone.items()
+    )
+    device = "cuda:0" if on_gpu else "cpu"
+    shares = Shares(data_wait=0.6, compute=0.4)
+    effects = Effects(workers=2, device=device)
+    run = replace(RUN, ceilings=ceilings, shares=shares, effects=effects)
+    assert advice in found(run).sentence
+    assert advice.removeprefix("Shorter by ").rstrip(".") in "".join(parts_of_time([run, run]))
+
+
 IDLE = dict.fromkeys(("data_wait", "host_to_device", "sync", "other"), 0.13)
 
 

@@ -1,14 +1,17 @@
 """Each decision and each task that was left out has a cause, of which its outcome follows."""
 
+from dataclasses import replace
 from typing import get_args
 
 import pytest
 
 from advisor.model import OUTCOMES, DecisionCause, TaskKind
-from advisor.tuner.outcomes import TASKS
+from advisor.tuner.decisions import unchanged
+from advisor.tuner.outcomes import TASKS, KnobVerdict
+from advisor.tuner.state import key_of
 from tests.report.composing import reported
 from tests.support.simulator.search import formula_search, on_formula
-from tests.tuner.configs import TEST
+from tests.tuner.configs import TEST, TRAINING
 
 
 def test_each_cause_has_an_outcome_and_each_task_its_words() -> None:
@@ -39,3 +42,20 @@ def test_every_decision_of_a_report_has_the_outcome_of_its_cause(tmp_path, budge
     assert causes["pin_memory"] == "frozen"
     if budget_s == 1e9:
         assert causes["batch_size"] == "faster"
+
+
+def test_a_gain_is_called_unproven_by_rounds_only_where_rounds_ran(tmp_path) -> None:
+    """`The gain was not confirmed` was said of settings whose comparison had never begun."""
+    state = formula_search(tmp_path, on_formula(), TRAINING).state
+    compared = state.confirmations[-1].ab_test.after.candidate
+    (knob,) = (each for each in state.all_knobs if each.kind == "num_workers")
+    assert key_of(knob) in {key_of(change) for change in compared.changes}
+    verdict = KnobVerdict(key_of(knob), "faster", "")
+    reasons = [
+        unchanged(each, knob, verdict, whole=True)
+        for each in (state, replace(state, confirmations=()))
+    ]
+    assert reasons == [
+        ("not-proven", "Not written: faster in the search, and its rounds did not prove the gain."),
+        ("not-proven", "Not written: faster in the search, and no rounds that would prove it ran."),
+    ]

@@ -18,6 +18,7 @@ from advisor.model import (
     WorkFacts,
 )
 from advisor.patches import proven_advice
+from tests.report.composing import reported
 from tests.runs import a_failure
 from tests.support.simulator.engine import RecordedEngine, Values
 from tests.support.simulator.formula import Formula
@@ -68,6 +69,24 @@ def test_values_in_the_code_gain_as_values_in_a_config_do(tmp_path, formula) -> 
     for name, value in advised(coded).items():
         assert f"{name}={value}" in (work / "train.py").read_text()
     assert coded.winner.changes == (), "nothing of it is ours to write"
+
+
+@pytest.mark.parametrize(
+    ("launch_s", "headline"),
+    [
+        (0.02, "Every value that was tried stands in the program's code: no file is changed."),
+        (0.0003, "No value tested was proven faster. Runs tie within "),
+    ],
+)
+def test_a_headline_on_values_in_code_says_nothing_of_writing(tmp_path, launch_s, headline) -> None:
+    """`No value that may be written was faster` was said where none could have been written."""
+    engine = on_formula(
+        load_s=1e-6, launch_s=launch_s, unit_s=0.001, **{**CALL, "noise": 0.2},
+        coded={"batch_size": 1}, seed=1,
+    )  # fmt: skip
+    search = formula_search(repository(tmp_path), engine, "lr: 0.1\n", workload=TEST)
+    assert search.state.suggestions
+    assert reported(search, tmp_path).reason.startswith(headline)
 
 
 def test_switches_of_torch_come_on_top_of_the_loader_as_one_patch(tmp_path) -> None:
