@@ -23,7 +23,9 @@ from advisor import errors, files
 from advisor.files import atomic
 
 MAX_BYTES = 2 * 1024 * 1024
-"""Largest config; the largest real ones seen are below 0.5 MiB."""
+"""Largest config in bytes; the largest real ones seen are below 0.5 MiB.
+
+Judgement: smaller refuses a real config, larger parses a data file that was named by mistake."""
 
 NO_NAMES = {
     r"^https?:/": "An address is no file: download it, and name the file.",
@@ -51,6 +53,7 @@ def read_bytes(path: Path) -> bytes:
         raise errors.ConfigUnreadableError(msg) from problem
 
 
+# Of renameat2(2): AT_FDCWD of `linux/fcntl.h`, and RENAME_EXCHANGE of `linux/fs.h`.
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 _NOT_OFFERED = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EPERM}

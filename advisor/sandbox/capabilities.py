@@ -34,13 +34,23 @@ FORCED = "GPU_ADVISOR_ISOLATION"
 """Variable: use this kind, or fail."""
 
 MEMORY_SHARE = 4
-"""Share of memory for a trial's temporary writes."""
+"""Divisor of the memory: a trial's temporary writes may fill a quarter of it.
+
+Judgement: a smaller divisor lets writes take the program's own memory, a larger one fails programs
+that write checkpoints."""
 LEAST_BYTES = 256 << 20
-"""Room for a trial's temporary writes on a host of little memory."""
+"""Room in bytes for a trial's temporary writes on a host of little memory.
+
+Judgement: less fails programs that write a small checkpoint, more may fill the host's memory."""
 ATTEMPT_LIMIT_S = 20.0
-"""Longest self-test of one kind of isolation."""
+"""Longest self-test of one kind of isolation, in seconds.
+
+Judgement: shorter gives up walls that hold on a busy host, longer delays the start if it hangs."""
 TESTED_BYTES = 64 << 20
-"""Layers of the self-test: they hold the copies beside mounts."""
+"""Bytes of the self-test's layers: they hold the copies beside mounts.
+
+Judgement: a split folder copies up to 16 MiB (`overlay.COPIED_BYTES`). Less refuses an overlay on a
+host with several such folders, more only takes memory."""
 
 
 def detect_isolation(

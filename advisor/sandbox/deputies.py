@@ -24,20 +24,26 @@ from advisor.sandbox.path_policy import SHARED_MEMORY, is_within
 from advisor.sandbox.seccomp import Call, SyscallNotification, Test
 
 HERE = -100
-"""AT_FDCWD: relative to the working directory."""
+"""AT_FDCWD of `linux/fcntl.h`: relative to the working directory."""
 NO_FOLLOW, EMPTY_PATH = 0x100, 0x1000
 """AT_SYMLINK_NOFOLLOW; AT_EMPTY_PATH: the descriptor is the file itself."""
 NO_MAGIC_LINKS = 0x02
-"""RESOLVE_NO_MAGICLINKS: links below /proc/self/fd would be the supervisor's own."""
+"""RESOLVE_NO_MAGICLINKS of `linux/openat2.h`.
+
+Links below /proc/self/fd would be the supervisor's own."""
 OWN_DESCRIPTOR = re.compile(
     rb"(?:/dev/fd|/proc/(?:self|thread-self)(?:/task/\d+)?/fd)/(\d+)"
 )
 """Names of an open file of the caller's; C libraries change modes by them."""
 ATTRIBUTE_BYTES = 1 << 16
+"""Longest value of an extended attribute: XATTR_SIZE_MAX of `linux/limits.h`."""
 ADDRESS_BYTES = 128
-"""Longest address of a socket, its family included (sockaddr_storage)."""
+"""Longest address of a socket, its family included: sockaddr_storage of `linux/socket.h`."""
 CONNECT_LIMIT_S = 0.5
-"""A slower connection is answered with EINTR, as by a signal; on a network it goes on by itself."""
+"""A connection that takes so many seconds is answered with EINTR, as by a signal.
+
+On a network it goes on by itself. Judgement: shorter interrupts connections to a busy server,
+longer keeps every other call waiting that the supervisor decides on."""
 AF_UNSPEC, AF_UNIX, AF_INET, AF_INET6, AF_NETLINK, AF_VSOCK = 0, 1, 2, 10, 16, 40
 STREAM, DATAGRAM, RAW, KIND_OF_SOCKET = 1, 2, 3, 0xF
 TCP, FAST_OPEN, LISTENS = 6, 0x2000_0000, "0A"
@@ -45,7 +51,7 @@ TCP, FAST_OPEN, LISTENS = 6, 0x2000_0000, "0A"
 NEAR = (bytes(4), bytes(16), bytes(15) + b"\x01")
 """Addresses of this host beside 127.0.0.0/8: the empty one of each version, and ::1."""
 MAPPED = bytes(10) + b"\xff\xff"
-"""In front of an address of version 4 within one of version 6."""
+"""In front of an address of version 4 within one of version 6 (RFC 4291, section 2.5.5.2)."""
 
 
 class NamedFile(NamedTuple):

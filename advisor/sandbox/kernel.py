@@ -7,12 +7,15 @@ import os
 import struct
 from collections.abc import Iterator
 
+# Namespaces of unshare(2): `linux/sched.h`.
 CLONE_NEWNS = 0x0002_0000
 CLONE_NEWIPC = 0x0800_0000
 CLONE_NEWUSER = 0x1000_0000
 CLONE_NEWPID = 0x2000_0000
 CLONE_NEWNET = 0x4000_0000
 
+# Flags of mount(2) and mount_setattr(2): `linux/mount.h`; of files: `linux/fcntl.h`.
+# MNT_DETACH of umount2(2): `sys/mount.h`.
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
 MNT_DETACH = 2
@@ -20,11 +23,13 @@ MOUNT_ATTR_RDONLY, AT_RECURSIVE = 1, 0x8000
 HERE, EMPTY_PATH = -100, 0x1000
 """AT_FDCWD and AT_EMPTY_PATH."""
 
+# Options of prctl(2): `linux/prctl.h`.
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 PR_SET_NO_NEW_PRIVS = 38
 PR_CAPBSET_DROP = 24
 PR_CAP_AMBIENT, CLEAR_ALL = 47, 4
 
+# Bits of capabilities(7): `linux/capability.h`.
 CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL = 1 << 0, 1 << 1, 1 << 3, 1 << 4, 1 << 5
 SETGID, SETUID, SETPCAP = 1 << 6, 1 << 7, 1 << 8
 NET_BIND_SERVICE, IPC_LOCK, SETFCAP = 1 << 10, 1 << 14, 1 << 31
@@ -37,6 +42,7 @@ With the others root could remove a mount, load a module, set the clock, look in
 outside, or open files by number. Pinned memory (IPC_LOCK) is needed for fast networks.
 """
 LAST_CAPABILITY = 63
+"""Highest bit that capset(2) has room for: two words of 32, by `linux/capability.h`."""
 
 SYSCALLS = {
     "seccomp": {"x86_64": 317, "aarch64": 277}.get(os.uname().machine, -1),

@@ -15,25 +15,38 @@ from advisor.sandbox import kernel
 from advisor.sandbox.path_policy import SYSTEM_TREES
 
 LISTED_LIMIT = 200
-"""Files of each kind of change that are listed."""
+"""Files of each kind of change that are listed.
+
+Judgement: fewer hides what a program changed, more swells the record of one that makes many."""
 LOGS = (".log", ".out", ".err", ".lock", ".pid", ".tmp")
 LOG_PARTS = ("events.out.tfevents", ".wandb")
 """Name parts of files that describe work and are none."""
 COUNTED_LIMIT = 100_000
-"""Times of product files that are told."""
+"""Times of product files that are told.
+
+Judgement: fewer cuts the count of a long run's items, more swells the supervisor's answer."""
 ITEM_SUFFIXES = (
     ".jsonl", ".ndjson", ".jsonlines", ".csv", ".tsv", ".json", ".npy", ".npz", ".png", ".jpg",
     ".jpeg", ".wav", ".tif", ".tiff", ".webp", ".exr", ".bmp", ".gif", ".flac", ".mp3",
 )  # fmt: skip
 """Files of items, whose content is compared between trials."""
 RESULTS_LIMIT = 16
-"""Files of items that are copied out."""
+"""Files of items that are copied out.
+
+Judgement: fewer may leave out the one that holds the results, more costs time after each trial."""
 LOOKED_AT_LIMIT = 2_000
-"""Files in caches of downloads that are compared, twice a trial; each takes about 4 us."""
+"""Files in caches of downloads that are compared, twice a trial; each takes about 4 us.
+
+Judgement: a cache of more files is not compared at all. So fewer leaves out ordinary ones, and more
+delays each trial."""
 COPIED_BYTES = 64 << 20
-"""Largest file of items copied out of a layer."""
+"""Largest file of items, in bytes, that is copied out of a layer.
+
+Judgement: smaller leaves results uncompared, larger costs time and room after each trial."""
 COPIED_AT_ONCE = 1 << 20
-"""Bytes of a file that are in memory while it is copied."""
+"""Bytes of a file that are in memory while it is copied.
+
+Judgement: fewer takes more system calls, more only takes more memory."""
 
 
 def changes(

@@ -20,7 +20,10 @@ from advisor.sandbox.path_policy import (
 )
 
 FOLDERS_LIMIT = 1000
-"""A folder of more is no place for folders of several owners."""
+"""A folder of more is no place for folders of several owners.
+
+Judgement: each folder in it is mounted by itself. More delays every trial, fewer refuses a /home
+with many users."""
 
 How = Literal["overlay", "split", "sealed", "passes", "memory"]
 """overlay: writes go to a layer. split: the same over a copy of the folder's own files, as

@@ -17,7 +17,9 @@ from advisor.sandbox.mounts import FileTree, How, Mount, plan, read_mounts
 from advisor.sandbox.path_policy import SHARED_MEMORY, SYSTEM_TREES, shut_devices
 
 COPIED_BYTES = 16 << 20
-"""Files in a split folder are copied up to this many bytes in all; others are read-only."""
+"""Files in a split folder are copied up to this many bytes in all; others are read-only.
+
+Judgement: smaller denies a program writes to its own files, larger delays each trial by copies."""
 REFUSES_WRITES = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EOVERFLOW}
 
 

@@ -227,7 +227,7 @@ def around(protected: Iterable[str]) -> tuple[str, ...]:
 
 
 LINKS_LIMIT = 40
-"""Links that one path may lead through, as the kernel allows (MAXSYMLINKS)."""
+"""Links that one path may lead through, as the kernel allows (path_resolution(7))."""
 
 
 def trusted_path(path: str, written: Sequence[str]) -> str:

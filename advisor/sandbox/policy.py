@@ -76,7 +76,9 @@ FULL = re.compile(
     r"|PytorchStreamWriter failed writing|file write failed"
 )
 LINE_CHARS = 300
-"""Longest part of a program's line that is quoted."""
+"""Longest part of a program's line that is quoted, in characters.
+
+Judgement: shorter cuts the path that was denied, longer buries the next step."""
 SHARED_MEMORY = re.compile(r"/dev/shm|/torch_|/psm_")  # noqa: S108
 """In a line of one that ran out of another thing."""
 _PATHS = re.compile(

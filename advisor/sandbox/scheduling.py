@@ -18,7 +18,7 @@ from typing import Any
 IOPRIO = {"x86_64": (251, 252), "aarch64": (30, 31)}
 """Numbers of ioprio_set and ioprio_get."""
 IO_OF_A_PROCESS = 1
-"""IOPRIO_WHO_PROCESS of ioprio_set(2)."""
+"""IOPRIO_WHO_PROCESS of `linux/ioprio.h`, for ioprio_set(2)."""
 LIMITS = {
     name: getattr(resource, name)
     for name in sorted(dir(resource))

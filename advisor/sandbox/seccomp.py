@@ -26,7 +26,9 @@ SET_MODE_FILTER, NEW_LISTENER = 1, 1 << 3
 ALLOW, NOTIFY, ERROR = 0x7FFF_0000, 0x7FC0_0000, 0x0005_0000
 """Answers of a filter; the number of an error is added to ERROR."""
 CONTINUE = 1
-"""Flag of a decision: the kernel does the call itself, with what its arguments point to by then."""
+"""SECCOMP_USER_NOTIF_FLAG_CONTINUE of `linux/seccomp.h`: the kernel does the call itself.
+
+It does so with what the arguments point to by then."""
 RECEIVE, SEND = 0xC050_2100, 0xC018_2101
 """ioctl(2) requests of a listener: take the next stopped call, and answer one."""
 NOTICE = struct.Struct("=QIIiIQ6Q")
@@ -37,7 +39,7 @@ ANSWER = struct.Struct("=QqiI")
 ARCHITECTURES = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
 """The kernel's number for each."""
 X32 = 0x4000_0000
-"""Bit in the number of a call by x86_64's other interface, x32."""
+"""Bit in the number of a call by x86_64's other interface: __X32_SYSCALL_BIT of `asm/unistd.h`."""
 
 LOAD, MASK, RETURN = 0x20, 0x54, 0x06
 JUMP_IF_EQUAL, JUMP_IF_AT_LEAST = 0x15, 0x35
@@ -46,7 +48,9 @@ NUMBER_AT, ARCHITECTURE_AT, ARGUMENTS_AT = 0, 4, 16
 """Offsets in seccomp_data; each argument has eight bytes, the low word first."""
 
 TEXT_BYTES = 4096
-"""Longest string read from the program: the kernel takes no longer path (PATH_MAX)."""
+"""Longest string read from the program, in bytes: the kernel takes no longer path.
+
+That is PATH_MAX of `linux/limits.h`."""
 TOLD = {
     errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EBADF, errno.E2BIG,
     errno.EOPNOTSUPP,

@@ -30,9 +30,14 @@ from advisor.sandbox.base import Sandbox
 KEY = "key"
 """Name of the hidden file."""
 WAIT_S = 10.0
-"""Longest wait for a word of the forked program."""
+"""Longest wait, in seconds, for a word of the forked program.
+
+Judgement: shorter gives up walls that hold on a busy host. Longer than `ATTEMPT_LIMIT_S` in
+`capabilities.py` ends the test without an answer of its own."""
 LONGEST_NAME = 100
-"""Bytes of a socket's name; the kernel takes 107."""
+"""Bytes of a socket's name; a longer one is reached by /proc/self/fd.
+
+The kernel takes 107: UNIX_PATH_MAX of `linux/un.h` without the ending zero (unix(7))."""
 
 
 class Outside(NamedTuple):
