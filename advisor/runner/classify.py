@@ -210,7 +210,9 @@ COLLATERAL = re.compile(
 
 
 EVIDENCE_CHARS = 300
-"""Longest evidence of a failure that a sentence quotes."""
+"""Longest evidence of a failure that a sentence quotes, in characters.
+
+Judgement: shorter cuts torch's messages before their cause, longer buries the next step."""
 CUT = " ..."
 """End of evidence that is longer."""
 FREE_IT = "End what holds the card's memory (`nvidia-smi` names it)"
@@ -222,7 +224,10 @@ IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError"}
 TAIL_LINES = 20
 """Last lines of an output that a failure keeps, and in which a refused config is looked for."""
 STACK_LINES = 400
-"""Lines of a hung program's stacks that a failure keeps."""
+"""Lines of a hung program's stacks that a failure keeps.
+
+Judgement: fewer loses the thread that hangs among those of many workers, more hides the last lines
+of the output below them."""
 KEEP_COUNTING = "count output lines: set unit-regex in gpu-advisor.toml."
 
 _RANK = re.compile(r"^\[rank\d+\]:\s?")

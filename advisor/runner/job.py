@@ -25,9 +25,11 @@ PROBE = Path(__file__).resolve().parents[1] / "probe"
 FOLDERS = ("probe", "outputs", "trackers", "results")
 """Folders of a trial's scratch; the last holds copies of files that a sandbox drops."""
 LONGEST_TMP_BYTES = 60
-"""Longest TMPDIR: a socket's path has 107 bytes, and multiprocessing adds about 40 to it."""
+"""Longest TMPDIR in bytes: a socket's path has 107, and multiprocessing adds about 40 to it.
+
+The 107 are UNIX_PATH_MAX of `linux/un.h` without the ending zero (unix(7))."""
 LONGEST_PATH = 4096
-"""Bytes of the longest path on Linux."""
+"""Bytes of the longest path on Linux: PATH_MAX of `linux/limits.h`, with the ending zero."""
 
 TRACKER_FOLDERS = (
     "WANDB_DIR", "WANDB_CACHE_DIR", "WANDB_DATA_DIR", "COMET_OFFLINE_DIRECTORY",

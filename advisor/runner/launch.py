@@ -22,9 +22,15 @@ START = "import sys; sys.path += sys.argv[1:2]; from advisor.runner.supervisor i
 SUPERVISOR = (sys.executable, "-I", "-S", "-B", "-c", START, ROOT)
 """A module, whose compiled code is kept: a script is compiled every trial."""
 STOP_LIMIT_S = supervisor.TERM_GRACE_S + supervisor.KILL_GRACE_S + 10.0
-"""Longest wait for the supervisor to remove everything."""
+"""Longest wait, in seconds, for the supervisor to remove everything.
+
+Judgement: it needs both graces, and ten seconds for files on a slow disk. Shorter kills one that
+still works, longer holds up the call for one that hangs."""
 DRAIN_S = 0.5
-"""Longest wait for the rest of an output, whose pipe a process that got away may keep open."""
+"""Longest wait, in seconds, for the rest of an output.
+
+A process that got away may keep its pipe open. Judgement: shorter loses last lines on a busy host,
+longer delays the end of each such trial."""
 
 
 class Launched:

@@ -38,7 +38,9 @@ UNWRITTEN_BATCHES = 2
 WRITTEN_SHARE = 0.9
 """Share of all rows that left a result, less the rows of those batches."""
 FEWEST_RESULTS = 8
-"""Fewer files or entries may be there by chance, and prove nothing of the rows."""
+"""Fewest files or entries that may prove that each row left a result.
+
+Judgement: fewer may be there by chance, and prove nothing. More leaves short runs without proof."""
 HELD_UP = 0.05
 """Share of a step by which a rank's own time exceeds the others' median, to be a straggler.
 

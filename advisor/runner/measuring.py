@@ -36,17 +36,29 @@ READ_BYTES = 64 << 20
 LOG_BYTES = 1 << 30
 """A longer log is not read on."""
 SPENT_SHARE = 0.05
-"""Share of time for reading and looking."""
+"""Share of time for reading and looking.
+
+Judgement: more takes CPU time from the program that is measured, less sees a full window late."""
 SHORTEST_LOOK_S = 0.05
-"""Shortest time between looks at the log of one process."""
+"""Shortest time, in seconds, between looks at the log of one process.
+
+Judgement: shorter wakes beside the measured program for little news, longer ends windows late."""
 RANK_0_S = 5.0
-"""Longest wait for rank 0, whose window should fill with the others'."""
+"""Longest wait, in seconds, for rank 0, whose window should fill with the others'.
+
+Judgement: shorter may let two ranks say where the job stops, longer waits in vain where rank 0 has
+no record."""
 STOP_FILE = "probe/stop.json"
 """Below scratch: where all ranks stop. Rank 0 decides, maybe on another node."""
 OTHER_NODES_S = 1.0
-"""The word takes at most so long to other nodes' ranks."""
+"""Seconds that the word takes to other nodes' ranks, at most.
+
+Judgement: shorter lets a rank pass the common stop before it knows of it, and the others wait for
+it. Longer only adds steps to each run."""
 STOP_BYTES = 4096
-"""Of the stop file: a kind and a count."""
+"""Largest stop file that is read, in bytes: a kind and a count take less than 100.
+
+Judgement: a program may write there too, and a larger file would be its own."""
 
 
 @dataclass(slots=True)

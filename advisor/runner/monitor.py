@@ -40,19 +40,35 @@ A child of such a program may still have the probe."""
 RANKS_GRACE_S = 2.0
 """Longest wait for other processes to stop, once one has stopped with a full window."""
 EXIT_S = 0.5
-"""Longest wait for the command's own end once its window is full."""
+"""Longest wait, in seconds, for the command's own end once its window is full.
+
+Judgement: shorter ends a command that is about to end itself, longer delays trials whose command
+stays."""
 STACKS_S = 0.5
-"""Time that a process without steps gets to write the stacks of its threads."""
+"""Seconds that a process without steps gets to write the stacks of its threads.
+
+Judgement: shorter loses them on a busy host, longer delays the end of each hang."""
 BUSY_S = 10.0
-"""Latest seconds that tell if a silent program is busy; never more than its silence at its end."""
+"""Latest seconds that tell if a silent program is busy; never more than its silence at its end.
+
+Judgement: shorter takes a pause of a compiler for a hang, longer takes work before a hang for its
+own."""
 BUSY_CPUS = 0.05
-"""CPUs of a program that compiles rather than waits, even on a crowded host."""
+"""CPUs of a program that compiles rather than waits, even on a crowded host.
+
+Judgement: smaller takes a loop that polls for work, larger ends a compilation that gets little of a
+CPU."""
 WARM_STEPS = 3
-"""Finished steps below which a silence may be a compilation, or a first step of many passes."""
+"""Finished steps below which a silence may be a compilation, or a first step of many passes.
+
+Judgement: fewer ends a program that compiles for a second shape, more waits for a real hang until
+the start limit."""
 PROGRESS_S = 2.0
-"""Time between words to the user."""
+"""Seconds between words to the user.
+
+Judgement: shorter fills a log with lines, longer looks as if all hung."""
 NOBODY = 2**31 - 1
-"""No process has this number: Linux ends far below."""
+"""Number of no process: Linux ends at 2**22 (PID_MAX_LIMIT, see pid_max in proc(5))."""
 
 End = Literal[
     "exited", "measured", "start-limit", "hang", "total-limit", "cancelled", "not-started"

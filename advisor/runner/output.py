@@ -19,27 +19,49 @@ from advisor.model import OutputPattern
 from advisor.runner.resources import Reading
 
 TAIL_BYTES = 64 * 1024
-"""End of a stream that is kept as text."""
+"""Bytes at the end of a stream that are kept as text.
+
+Judgement: fewer loses a traceback before many warnings, more fills memory for nothing."""
 LEAST_UNITS, MOST_UNITS = 1e-15, 1e15
 """A line that tells more, less, or no finite number, counts as one unit; it may tell of none."""
 MARKS = 1024
-"""Most marks kept; of more every second one goes."""
+"""Most marks kept; of more every second one goes.
+
+Judgement: fewer makes the parts of `rates` coarse. More costs time: each line copies all."""
 LINE_BYTES = 64 * 1024
-"""A longer line is searched by its beginning only."""
+"""Bytes of a line that are searched; of a longer one that is its beginning.
+
+Judgement: fewer misses a figure in a long line of JSON, more lets an output without line ends fill
+the memory."""
 RATE_CHARS = 4096
-"""So much of a line is searched for a rate: a pattern may take the square of a line's length."""
+"""Characters of a line that are searched for a rate.
+
+A pattern may take the square of a line's length. Judgement: more lets one line hold up the reading,
+fewer misses a figure at the end of a long line."""
 BLOCK_CHARS = 64 * 1024
-"""Text is searched in blocks, of once to twice this length, as a pattern may span lines."""
+"""Text is searched in blocks, of once to twice so many characters: a pattern may span lines.
+
+Judgement: fewer searches the overlaps too often, more keeps more text in memory."""
 OVERLAP_CHARS = 8 * 1024
-"""Longest match that is surely found where two blocks meet."""
+"""Longest match, in characters, that is surely found where two blocks meet.
+
+Judgement: fewer loses longer matches there, more searches a larger part of each block twice."""
 MOST_FIGURES = 100_000
-"""Matches kept of a pattern that counts each: the first, as items are paired in their order."""
+"""Matches kept of a pattern that counts each: the first, as items are paired in their order.
+
+Judgement: fewer leaves the last items of a large run uncompared, more fills the memory."""
 FIGURE_CHARS = 400
-"""Longest text kept of a match: a float spelled in full has up to 330 characters."""
+"""Longest text kept of a match, in characters: a float spelled in full has up to 330.
+
+With its sign -2.2250738585072014e-308, the smallest normal double of IEEE 754, has 327."""
 MOST_LINES = 200
-"""Telling lines kept of a stream: the latest."""
+"""Telling lines kept of a stream: the latest.
+
+Judgement: fewer loses one of several causes, more keeps repetitions of one."""
 SHOWN_CHARS = 2000
-"""A longer line is shown to users, and kept in reports, by its beginning only."""
+"""Characters of a line that users see and reports keep; of a longer one its beginning.
+
+Judgement: fewer cuts messages with long paths, more lets one line of data fill the page."""
 TRACEBACK = "Traceback (most recent call last):"
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")

@@ -25,13 +25,25 @@ from advisor.settings import Defaults, Workload
 START_S = 300.0
 """Longest time to the first step, for a program whose original was not timed yet."""
 HANG_S = 60.0
-"""Longest time without a step, once there was one."""
+"""Longest time in seconds without a step, once there was one.
+
+Judgement: shorter ends a program that validates or writes a checkpoint, longer makes each hang cost
+more of the budget."""
 LATE_START = 5.0
-"""A candidate may take so many times the original's time to its first step."""
+"""A candidate may take so many times the original's time to its first step.
+
+Judgement: smaller ends candidates whose workers or compiler start slowly, larger waits long for one
+that never steps."""
 SLOW_WINDOW = 10.0
-"""A window may take so many times the seconds asked for, where single steps are longer than it."""
+"""A window may take so many times the seconds asked for, where single steps are longer than it.
+
+Judgement: smaller ends programs of long steps before they have enough, larger makes a program that
+gets slower and slower cost more."""
 SILENCES = 4.0
-"""The window may take as long as this many steps, each as slow as the hang limit allows."""
+"""The window may take as long as this many steps, each as slow as the hang limit allows.
+
+Judgement: fewer ends a slow program whose every step is within the limit, more waits on for one
+that will not fill its window."""
 SLOW_CEILINGS = 5.0
 """The loader alone may take so many times its measured seconds: its workers start first."""
 TRACE_S = 300.0
@@ -91,7 +103,9 @@ LEAST_GROWTH_S = 40.0
 INTERVAL_S = 0.5
 """Shortest time between readings of the process tree."""
 LIGHT = 0.02
-"""Largest share of time spent sampling: reading PSS stops a process briefly."""
+"""Largest share of time spent sampling: reading PSS stops a process briefly.
+
+Judgement: more slows the program that is measured, less misses peaks of a large process tree."""
 
 
 class Reading(NamedTuple):

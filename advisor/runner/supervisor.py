@@ -34,11 +34,20 @@ from advisor.sandbox.kernel import (
 from advisor.sandbox.layers import remove_tree
 
 TERM_GRACE_S = 2.0
-"""From SIGTERM to SIGKILL: multiprocessing's resource tracker needs it to unlink."""
+"""Seconds from SIGTERM to SIGKILL: multiprocessing's resource tracker needs it to unlink.
+
+Judgement: shorter leaves shared memory behind, longer delays the end of programs that ignore
+SIGTERM."""
 KILL_GRACE_S = 5.0
-"""After SIGKILL: a process in uninterruptible sleep is reported, not waited for."""
+"""Longest wait, in seconds, after SIGKILL.
+
+A process in uninterruptible sleep is reported, not waited for. Judgement: shorter reports processes
+that a busy host is still ending, longer holds up the next trial."""
 REAPED_AT_ONCE = 256
-"""Ended children that are awaited before anything else is looked at."""
+"""Ended children that are awaited before anything else is looked at.
+
+Judgement: a program that starts others all the time keeps the supervisor deaf to its stop if this
+is large. If it is small, ended ones pile up."""
 ROOM_FILES = 1
 """A file system may have room and no inode left, in which to make a file."""
 ROOM_BYTES = 1 << 16

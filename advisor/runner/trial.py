@@ -43,7 +43,10 @@ from advisor.sandbox.capabilities import FORCED
 from advisor.sandbox.policy import denied_write, full_space
 
 CLOCK_SET_S = 0.1
-"""The wall clock was set, and did not only drift, if it moved so far in one trial."""
+"""Seconds that the wall clock may move in one trial; it was set if it moved further.
+
+Judgement: smaller counts no files of a window for a slight correction of the clock, larger counts
+files of another time."""
 UNEXPLAINED = {"no-steps", "probe-not-loaded", "hang", "timeout", "work-not-done"}
 """Failure kinds that say what did not happen, not why."""
 

@@ -23,17 +23,32 @@ from advisor.sandbox.layers import COUNTED_LIMIT, RESULTS_LIMIT, holds_items, is
 NAMED_LIMIT = 8
 """Names in a sentence; it counts the rest."""
 FIRST_ITEMS = 16
-"""Items of a file whose values are compared."""
+"""First items of a file whose values are compared.
+
+Judgement: fewer misses a difference that begins after the first batch, more swells each record."""
 VALUES = 64
-"""Values of an item that are compared, evenly spread."""
+"""Values of an item that are compared: of an array evenly spread, of a text the first.
+
+Judgement: fewer may all lie in padding, more swells each record."""
 LINE_BYTES = 1 << 20
+"""Longest line, in bytes, whose values are compared; what follows a longer one is not.
+
+Judgement: shorter leaves items with long texts uncompared, longer reads a file without line ends
+into memory."""
 JSON_BYTES = 16 << 20
-"""A larger document is not parsed: it must be read whole."""
+"""Largest document, in bytes, that is parsed: it must be read whole.
+
+Judgement: smaller leaves more results uncompared. Larger costs time after each trial, and many
+times its bytes of memory."""
 DIGESTED_BYTES = 8 << 20
-"""First bytes of an unreadable file that its digest is of."""
+"""First bytes of an unreadable file that its digest is of.
+
+Judgement: fewer misses what differs behind a long header, more costs time after each trial."""
 WORDS = re.compile(r"(-?\b\d+(?:\.\d*)?(?:[eE][-+]?\d+)?\b)|([^\s,;:{}\[\]\"]+)")
 GRID = 8
-"""A picture is compared by the means of 8 x 8 fields."""
+"""A picture is compared by the means of 8 x 8 fields.
+
+Judgement: fewer takes different pictures for equal, more tells the noise of single pixels."""
 
 
 Texts = tuple[str, ...]
