@@ -19,9 +19,13 @@ from advisor.model import Failure, Interval, Neighbour, Run
 from advisor.objective import Objective
 
 FEWEST = 2
-"""Rounds that an interval needs, and runs that tell a speed."""
+"""Rounds that an interval needs, and runs that tell a speed.
+
+One value has no standard deviation, so two are the least."""
 WON = 4
-"""Rounds that, all won, make a gain likely: of equal arms one in 16 tests wins four."""
+"""Rounds that, all won, make a gain likely: of equal arms one in 16 tests wins four.
+
+Judgement: three are won by chance in one test of eight. More hides gains of short calls."""
 PROBE_MARGIN = 2.0
 """True cost of the hooks over the cost that they measure of themselves.
 

@@ -145,7 +145,9 @@ SEED = "{seed}"
 SEED_VARIABLES = ("GPU_ADVISOR_SEED", "PYTHONHASHSEED")
 """Variables that hold it."""
 SEEDS = 2**32
-"""Number of seeds, that of Python's hashes."""
+"""Number of seeds, that of Python's hashes.
+
+`PYTHONHASHSEED` is at most 4294967295: https://docs.python.org/3/using/cmdline.html"""
 
 
 def with_seed(command: tuple[str, ...], seed: int | None) -> tuple[str, ...]:

@@ -23,9 +23,14 @@ LASTING = {"gpu-oom", "shm", "config-rejected", "crash-import", "crash-start", "
 OF_THE_DAY = {"gpu-oom", "shm"}
 """Lasting kinds that a later call tries all the same: the card or /dev/shm may have more room."""
 HELD_GIB = 0.1
-"""Others' GPU memory in GiB beyond which a program that ran out may fit without them."""
+"""Others' GPU memory in GiB beyond which a program that ran out may fit without them.
+
+Judgement: smaller repeats failures that others had no part in, larger keeps those they caused."""
 MOVED = 0.15
-"""Relative change of the original's rate beyond which runs of earlier calls are set aside."""
+"""Relative change of the original's rate beyond which runs of earlier calls are set aside.
+
+Judgement: smaller sets them aside for the noise of a busy host. Larger holds candidates against
+runs of a host that was faster or slower."""
 
 
 @dataclass(kw_only=True)

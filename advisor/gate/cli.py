@@ -40,7 +40,7 @@ VERDICTS_OF_ERRORS: dict[type[Exception], GateVerdict] = {
     errors.StateBusyError: "invalid",
 }
 """Verdict of a gate that ended by such an error; any other error is the verdict `error`."""
-BISECT_SKIP = 125  # skips a commit in `git bisect run`
+BISECT_SKIP = 125  # skips a commit in `git bisect run`: git-bisect(1)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -20,7 +20,9 @@ from advisor.runner import resources
 COMMAND = "command"
 
 SHORTEST_NAME = 3
-"""Shorter names occur in any message."""
+"""Letters of the shortest name of a file that is looked for in a message.
+
+Judgement: shorter names occur in any message. A larger bound misses a folder such as `lib`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,9 @@ WINDOW = 30
 FEWEST_SESSIONS = 10
 """Sessions that a baseline needs."""
 LATEST = 5
-"""Sessions in one drift test, with the new one."""
+"""Sessions in one drift test, with the new one.
+
+Judgement: fewer sees no slow drift through the noise of a day, more blurs a recent one."""
 ALPHA = 0.001
 """Chance of a false alarm a session, over all the machine's series.
 

@@ -49,11 +49,18 @@ AT_THE_LAST_LOOK = (
 """Next step where the test has looked for the last time."""
 ACCEPT = "Accept it: a bound in base (`[workload.NAME.gate]`), or a maintainer's override."
 LONGEST = 300
-"""Characters of a sentence in the summary lines."""
+"""Characters of a sentence in the summary lines.
+
+Judgement: shorter cuts the reason of a verdict, longer buries the table below a message."""
 ROWS = 20
-"""Rows of the summary's table; the report lists all."""
+"""Rows of the summary's table; the report lists all.
+
+Judgement: fewer hides workloads of an ordinary suite, more pushes the reason out of sight."""
 COMMENT_BYTES = 60_000
-"""GitHub takes 65,536 characters. A part that does not fit is left out whole."""
+"""Largest comment in bytes. A part that does not fit is left out whole.
+
+GitHub refuses a longer one: "Body is too long (maximum is 65536 characters)". No text has more
+characters than bytes, and the rest is room to spare."""
 
 
 def markdown(record: GateRecord) -> str:

@@ -74,9 +74,14 @@ MARGIN = 1.2
 HANG_FACTOR = 3.0
 """A run hangs at so many times the longest before it."""
 LEFT_BYTES = 64 << 20
-"""In shared memory after a run: less takes no room from the next one's data."""
+"""Bytes that a pair may leave in shared memory; beyond, it does not count.
+
+Judgement: less takes no room from the next run's data. Smaller discards pairs for their locks and
+semaphores, larger leaves the next run less room for its batches."""
 SHORT_RUN_S = 10.0
-"""A program this short runs to its end, whatever the budget."""
+"""Seconds that each run may take, whatever is left of the budget.
+
+Judgement: shorter cuts off a short program at the end of the budget, longer overruns the budget."""
 
 
 def orders(seed: int) -> Iterator[tuple[Arm, Arm]]:

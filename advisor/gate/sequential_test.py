@@ -119,9 +119,12 @@ def judge(
 KEPT_BY_CHANCE = 0.02
 """Chance that a change without gain is kept, over all looks.
 
-Many edits are tried for each that gains, so what is kept has to be surer than what is dropped."""
+Many edits are tried for each that gains, so what is kept has to be surer than what is dropped.
+Judgement: larger keeps more edits that gain nothing, smaller takes more pairs for each keep."""
 DROPPED_BY_CHANCE = 0.05
-"""Chance that a change which is worth it is dropped, over all looks."""
+"""Chance that a change which is worth it is dropped, over all looks.
+
+Judgement: larger loses more gains, smaller takes more pairs for each edit that is dropped."""
 RULED: dict[int, dict[Ruling, float]] = {
     5: {"drop": 1 / 32, "keep": 0.0},
     7: {"drop": 0.0, "keep": 1 / 128},

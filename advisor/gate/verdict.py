@@ -45,15 +45,27 @@ POWER_CAP = "software power cap"
 REASON_SHARE = 0.01
 """Share of busy samples from which a reason that held the clocks spoils a run."""
 CLOCK_OFFSET = 0.01
-"""Relative difference of both arms' clocks that spoils a pair: a fifth of the usual threshold."""
+"""Relative difference of both arms' clocks that spoils a pair: a fifth of the usual threshold.
+
+Judgement: smaller repeats pairs for noise of the readings, larger takes a clock for the change."""
 CLOCK_SPREAD_PCT = 5.0
-"""Spread of the clock within one run that spoils its pair."""
+"""Spread of the clock within one run, in percent, that spoils its pair.
+
+Judgement: smaller discards most pairs of a card that follows its load, larger counts a run in
+which the card slowed down."""
 DISCARDS_ALLOWED = 0.25
-"""Share of pairs that a card may spoil before the runner is called unsteady."""
+"""Share of pairs that a card may spoil before the runner is called unsteady.
+
+Judgement: smaller gives up for one or two bad pairs, larger spends the job's time on repeats."""
 BUSY_SAMPLES = 30
-"""Busy NVML samples of a run, below which its clocks are called unverified: three seconds."""
+"""Busy NVML samples of a run, below which its clocks are called unverified: three seconds.
+
+Judgement: fewer verifies a run whose clocks were hardly seen, more verifies no short program."""
 STEAL_ALIKE = 0.05
-"""Largest difference of stolen shares of arms disturbed alike."""
+"""Largest difference of stolen shares of arms disturbed alike.
+
+Judgement: smaller repeats pairs that a crowded host slowed equally, larger counts pairs in which it
+slowed one arm."""
 
 
 def why_again(base: RunEntry, head: RunEntry, *, needs_quiet: bool = False) -> str | None:

@@ -196,15 +196,24 @@ TICK_S = 0.2
 CLOSE_S = 20.0
 """Longest wait for an agent's end, which removes its files."""
 SIGNAL_S = 5.0
-"""Longest wait for a carrier's end after each signal."""
+"""Longest wait, in seconds, for a carrier's end after each signal.
+
+Judgement: shorter kills an srun that still cancels its job, longer holds up an interrupted call."""
 START_S = 120.0
-"""Longest wait for an agent outside a queue: a dead controller tells nobody."""
+"""Longest wait, in seconds, for an agent outside a queue: a dead controller tells nobody.
+
+Judgement: shorter gives up a slow node that still starts, longer waits for a dead controller."""
 QUEUED = "queued and waiting"
 """Words of srun while it waits for an allocation."""
 LINES_KEPT = 50
-"""Last lines of a carrier, which tell why it ended."""
+"""Last lines of a carrier that are kept, as they tell why it ended.
+
+Judgement: fewer loses the cause behind the lines of a traceback. More keeps old lines, in which a
+pattern of `ENDINGS` may find what was not the cause."""
 MOST_LOSSES = 3
-"""Lost nodes after which no further one is asked for."""
+"""Lost nodes after which no further one is asked for.
+
+Judgement: fewer gives up for a chance loss, more spends the budget where every node is lost."""
 OF_THE_NODE = (
     "SLURM", "SRUN_", "SSH_", "RAY_", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_",
     "HOSTNAME", "TMPDIR", "XDG_RUNTIME_DIR", "GPU_ADVISOR_RUNTIME_DIR", "GPU_DEVICE_ORDINAL",

@@ -29,7 +29,9 @@ from advisor.model import Trial
 T = TypeVar("T")
 
 BEAT_S = 5.0
-"""Interval of the lines that show each side lives."""
+"""Seconds between the lines that show each side lives.
+
+Judgement: longer leaves too few of them within `SILENCE_S`, shorter wakes the node more often."""
 SILENCE_S = 30.0
 """Silence after which a side is taken for dead: six beats.
 

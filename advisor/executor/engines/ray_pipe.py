@@ -27,15 +27,23 @@ gives what runs in the background an empty one.
 SET_BY_RAY = ("OMP_NUM_THREADS",)
 """Variables that Ray sets in a worker, not the user."""
 SOON_S = 3.0
-"""Seconds until the first sentence on a wait."""
+"""Seconds until the first sentence on a wait.
+
+Judgement: shorter speaks of waits that end at once, longer leaves the user without a word."""
 SAY_S = 10.0
-"""Seconds between two such sentences."""
+"""Seconds between two such sentences, and the longest wait for an answer of Ray's head.
+
+Judgement: shorter fills the screen and gives up a slow head, longer looks as if all hung."""
 PIECE = 1 << 16
-"""Bytes passed on at once."""
+"""Bytes passed on at once: all that a pipe holds, with pages of 4 KiB (pipe(7))."""
 LAST_WORDS_S = 5.0
-"""Longest wait for the rest of the agent's errors after its end."""
+"""Longest wait, in seconds, for the rest of the agent's errors after its end.
+
+Judgement: shorter loses lines that tell why it ended, longer waits for a worker that is gone."""
 TRIES = 3
-"""Actors that are asked for, if a node dies before one has started."""
+"""Actors that are asked for, if a node dies before one has started.
+
+Judgement: fewer ends a call for one dead node, more waits long where every node dies."""
 
 
 class Pipe:

@@ -17,7 +17,10 @@ from advisor.sandbox.layers import remove_tree
 
 PREFIX = "gpu-advisor-call-"
 YOUNG_S = 60.0
-"""A younger folder may be about to be locked."""
+"""Age in seconds below which a folder is left alone: it may be about to be locked.
+
+Judgement: shorter may remove the folder of a call that a busy host holds up before its lock. Longer
+only leaves what a dead call left to a later one."""
 LEAST_BYTES = 4 << 20
 """Records, logs and a program's temporary files need some room."""
 LEAST_FILES = 64
