@@ -36,13 +36,21 @@ from advisor.state import project_root, state_folder
 Answer = TypeVar("Answer")
 
 LOOK_S = 0.5
-"""Time in which others are watched."""
+"""Seconds in which the CPU use of other programs is watched.
+
+Judgement: shorter takes a moment's load for a lasting one, longer only makes doctor wait."""
 LEAST_FREE_SHARE, LEAST_FREE_GIB = 0.10, 1.0
 """RAM to leave, or the kernel drops cached files and swaps."""
 LEAST_SHM_GIB = 1.0
-"""Free room in /dev/shm below which doctor advises more."""
+"""Free room in /dev/shm, in GiB, below which doctor advises more.
+
+Judgement: 16 waiting batches of 64 images (3 x 224 x 224, float32) take 0.6 GiB of it. Smaller
+says nothing before workers crash, larger warns hosts on which they would not."""
 ASK_LIMIT_S = 120.0
-"""A first import of torch from a cold network disk takes a minute."""
+"""Longest wait, in seconds, for the program's Python to import torch and answer.
+
+Judgement: a first import from a cold network disk takes a minute. Shorter calls such a Python
+broken, longer makes the user wait for one that hangs."""
 PYTHON = re.compile(r"(?:python|pypy)[\d.]*")
 INSTALL_TORCH = (
     "python -m pip install --force-reinstall torch"

@@ -26,7 +26,9 @@ MAKES_KNOWN = (
     "An option is known once it is typed with a value, or stands in a named config"
 )
 WIDEST = 48
-"""Longest path or value in the table, in characters."""
+"""Longest path or value in the table, in characters.
+
+Judgement: smaller cuts the paths of nested configs, larger breaks rows in a terminal."""
 RISKS: dict[KnobClass, str] = {
     "free": "keeps results",
     "training": "changes the training",

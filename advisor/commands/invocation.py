@@ -37,7 +37,10 @@ def argument(parse: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 BARE_SECONDS = 60
-"""Below it a bare number may be meant as minutes: no trial fits so few seconds."""
+"""Seconds below which a bare number may be meant as minutes.
+
+Judgement: no trial fits so few seconds. Smaller lets `30`, meant as minutes, end a call after half
+a minute. Larger refuses seconds that were meant."""
 
 
 def parse_budget_s(text: str) -> float:

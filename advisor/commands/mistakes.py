@@ -57,7 +57,9 @@ INTERPRETER = re.compile(
 )
 """Programs that do nothing of their own: they start what is named behind them."""
 FIND_LIMIT_S = 10.0
-"""Longest wait for an interpreter to say what it has or knows; a slow disk needs seconds."""
+"""Longest wait, in seconds, for an interpreter to say what it has or knows.
+
+Judgement: a slow disk needs seconds. Shorter leaves a mistake untold, longer delays the answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

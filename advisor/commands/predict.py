@@ -41,7 +41,10 @@ PLAN = MeasurePlan(measure_s=1.0, min_steps=3, trace=True)
 """Plan of a traced run; a CPU's, whose speed tells nothing, ends with one whole step."""
 AUTOCAST = Override(knob="autocast", value="bfloat16")
 SPLITS_FROM = 8
-"""Least batch traced at its half; smaller ones are doubled."""
+"""Least batch, in samples, that is traced at its half as well; smaller ones are doubled.
+
+Judgement: the half of a smaller one nears a batch of one, which may be a special case. A larger
+bound traces more batches at four times their size, which takes longer."""
 NEEDS_CUDA = "The program needs more of CUDA than a CPU can stand in for."
 
 

@@ -19,7 +19,9 @@ from advisor.report.schema import Bottleneck
 from advisor.tuner import policy
 
 RUNS = 2
-"""One run alone shows no spread."""
+"""Processes that are measured: one alone shows no spread.
+
+Judgement: more would tell the spread better, and each takes as long as the first."""
 
 OF_RUN = (
     "units", "units_per_s", "tokens_per_s", "wait_share", "step_ms", "achieved_tflops", "ranks",
@@ -32,7 +34,9 @@ OF_CARD = ("gpu_util_pct", "gpu_mem_used_gib", "power_w")
 WORK = ("training", "inference")
 """Phases that are counted in steps."""
 WORTH = 0.05
-"""Share of the run from which a remedy is worth a line."""
+"""Share of the run from which a remedy is worth a line.
+
+Judgement: smaller lists remedies that gain less than runs differ, larger hides gains of 5 %."""
 REMEDIES = {
     "start": "Start-up is paid once a run: the share falls with longer runs.",
     "between epochs": "persistent_workers=True keeps a loader's workers from epoch to epoch.",

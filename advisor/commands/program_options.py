@@ -179,7 +179,8 @@ ADDABLE = {
 DECLARED_SHARE = 0.5
 """A config whose parser declares no more than this share of its keys gains no fields.
 
-It is then read by something else, such as DeepSpeed."""
+It is then read by something else, such as DeepSpeed. Judgement: smaller adds fields that such a
+reader does not know, larger withholds them where a config has many keys beside the parser's."""
 
 
 def with_fields(

@@ -47,7 +47,9 @@ SUFFIXES: dict[str, Format] = {
 }
 
 MAX_VALUES = 50_000
-"""Most values. Real configs stay below 5,000; data files do not."""
+"""Most values of a config. Real ones stay below 5,000; data files do not.
+
+Judgement: fewer refuses a large config, more looks for knobs in a data file."""
 _BOM = b"\xef\xbb\xbf"
 
 

@@ -55,7 +55,10 @@ class Option:
 COMPUTED, ALIAS = "it is computed", "it repeats"
 """Beginnings of reasons: a value known only at run time; an alias."""
 MAX_DEPTH = 200
-"""Deepest nesting. Real configs stay below 20."""
+"""Deepest nesting, in levels. Real configs stay below 20.
+
+Judgement: a parser takes several calls a level, of the 1,000 that Python allows by default. Fewer
+levels could refuse a config that a program wrote."""
 TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
 
 _NOT_A_LITERAL = re.compile(r"[\r\n]|\$\{|\{\{")

@@ -26,9 +26,15 @@ MARKS = {
 """By suffix: mark of an output, on a line near its start or end."""
 
 LEAST_BYTES = 1 << 16
-"""Room that a disk must have for an output, which is tried by writing so much."""
+"""Room in bytes that a disk must have for an output, which is tried by writing so much.
+
+Judgement: less finds a full disk only after the whole call. More refuses a disk on which the output
+still fits."""
 _LOOKED_AT = 512
-"""Bytes at either end that may hold a file's mark."""
+"""Bytes at either end that may hold a file's mark.
+
+Judgement: fewer misses our mark behind a long line, so that our own output is not replaced. More
+may find a mark that a user's text quotes, and replace that file."""
 
 
 def is_marked(path: Path) -> bool:

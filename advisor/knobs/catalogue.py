@@ -190,7 +190,9 @@ def _union(patterns: list[str], flags: int = 0) -> re.Pattern[str]:
 
 
 LARGEST_BETA = 0.999
-"""The field's usual cap; beyond, a step keeps nothing of the past."""
+"""Largest noise rate of a step; beyond, a step keeps nothing of the past.
+
+Nichol and Dhariwal (2021) clip at it, and the field does since: https://arxiv.org/abs/2102.09672"""
 
 
 def log_signal(start: float, end: float, steps: int, power: int) -> float:

@@ -194,7 +194,10 @@ MOST = 16
 MULTIPLES = (2, 4, 8, 16)
 """Tried first: of two multiples one divides the other, as heads and widths need."""
 MOST_WORKERS = 8
-"""Most that may be the workers, or twice the present value."""
+"""Most that may be the workers, or twice the present value where that is more.
+
+Judgement: each is a process, so more may fill the memory of a small host. Fewer leaves too few
+values to tell settings apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

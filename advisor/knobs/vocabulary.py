@@ -12,7 +12,9 @@ from advisor.knobs.tree import Leaf, words_of
 Words = tuple[str, ...]
 
 _LEAST_PLURAL = 4
-"""Letters of the longest word whose final s is no plural: `bias`, `loss`."""
+"""Letters of the longest word whose final s is no plural: `bias`, `loss`.
+
+Judgement: smaller may find a known word in one that is no plural, larger keeps `steps` a plural."""
 _OUTSIDE_USUAL = -5
 """Weight of a value outside of the usual ones of a kind, against that kind; judgement."""
 _WHOLE = frozenset({"value", "default"})
