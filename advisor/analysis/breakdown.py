@@ -19,7 +19,9 @@ from advisor.analysis.window import Window
 from advisor.model import TRAINING_STEPS, NetworkStage, RunPhase, Shares, SyncPoint
 
 MOST_POINTS = 8
-"""Most lines of code that are told to wait for the device: the costliest ones."""
+"""Most lines of code that are told to wait for the device: the costliest ones.
+
+Judgement: fewer hide a costly line behind others, more fill records with lines that cost little."""
 FEWEST_STEPS = 5
 """Fewest recorded steps whose mean length stands for that of the others."""
 RARE = 0.01

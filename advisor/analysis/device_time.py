@@ -32,11 +32,20 @@ SAME_S = 1e-6
 BEHIND_S, BEHIND_SHARE = 1e-4, 0.05
 """The device is behind at a call's end by more than this, and this share of the call."""
 NEAR_S = 0.001
-"""Largest gap between a call's end and its mark."""
+"""Largest gap in seconds between a call's end and its mark.
+
+Judgement: smaller loses marks that a busy host made late, larger takes the next call's for this
+one's."""
 WAITED_S = 5e-5
-"""A shorter wait for the device is the price of asking."""
+"""A wait for the device of fewer seconds is the price of asking.
+
+Judgement: smaller counts each `.item()` of an idle card as a wait, larger leaves out real waits of
+short steps."""
 ASKED = 0.02
-"""Least share of time in waits that can keep the host from queueing ahead."""
+"""Least share of time in waits that can keep the host from queueing ahead.
+
+Judgement: smaller blames waits for the host's own slowness, larger calls a loop with an `.item()`
+in each step launch-bound."""
 
 
 class DeviceClock:

@@ -18,9 +18,15 @@ A training that draws its own batches may validate with a loader. Counted by tha
 batches it looked twelve times slower than it was.
 """
 BESIDE_SHARE = 0.5
-"""Least share of a loader's batches drawn together with those of one beside it."""
+"""Least share of a loader's batches drawn together with those of one beside it.
+
+Judgement: smaller adds a loader that is drawn from now and then, larger misses one beside it that
+ends early."""
 SKIPPED_SHARE = 0.02
-"""Fewer items without a forward are of batches loaded ahead."""
+"""Share of items without a forward up to which they were loaded ahead.
+
+Judgement: smaller takes a queue for skipped batches, larger counts a loop that skips a few as all
+done."""
 
 
 class TrainLoaders(NamedTuple):

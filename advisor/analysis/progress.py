@@ -38,7 +38,10 @@ RECORDED_S = 0.15
 AHEAD_S = 0.6
 """Seconds from the decision to the ranks' common stop."""
 LEAST_AHEAD = 3
-"""Steps that the stop lies ahead at least."""
+"""Steps that the stop lies ahead at least.
+
+Judgement: fewer let a rank pass the stop before it knows of it, more lengthen trials of long steps.
+"""
 # Seconds to the next look where the log does not tell how long the wait will be, by judgement.
 NO_EVENT_S = 0.1
 """Nothing was recorded yet."""
@@ -47,7 +50,10 @@ NO_KIND_S = 0.2
 NO_TRAINING_S = 0.5
 """A training is awaited."""
 NO_WINDOW_S = 1.0
-"""There is no window to fill."""
+"""Seconds to the next look where there is no window to fill.
+
+Judgement: shorter wakes a thread for nothing, longer is late to see that the program changed its
+step."""
 SOON_S = 0.1
 """Quick steps recorded in full: soon there are enough, and the rest is only counted."""
 

@@ -66,9 +66,15 @@ SHORTEST = 4
 ONE_WAY = 0.8
 """Least share of a number's moves that go the same way, for it to be a timestep."""
 MOVING = 0.25
-"""Least share of calls that move the number: guidance repeats timesteps."""
+"""Least share of calls that move the number: guidance repeats timesteps.
+
+Judgement: four calls with each timestep are more than the two of guidance. A larger share misses
+such samplers, a smaller one takes a number that hardly moves."""
 JUMP = 0.5
-"""A move back over this share of all values seen begins a new item."""
+"""A move back over this share of all values seen begins a new item.
+
+Judgement: smaller takes a sampler that steps back a little for a new item. Larger misses items
+whose timesteps begin at various places."""
 
 
 class _Group(NamedTuple):

@@ -42,11 +42,20 @@ EVALUATIONS_SHARE = 0.2
 MOST_ROLLOUTS = 0.5
 """So do those that come with more of the updates: of a learner that acts and learns in turn."""
 WHOLE_PASSES = 0.02
-"""A rollout's samples are trained on a whole number of times, within this times."""
+"""Largest distance of the times that a rollout's samples are trained on from a whole number.
+
+Judgement: smaller misses rollouts whose last batch drops a few rows. Larger takes a validation's
+rows for a rollout's."""
 SAME_ROWS = 0.9
-"""Least share of the rows trained on that a rollout showed: padding may be among them."""
+"""Least share of the rows trained on that a rollout showed: padding may be among them.
+
+Judgement: smaller takes a validation on some of the train data for a rollout, larger misses
+rollouts in padded batches."""
 ROLLOUT_PATIENCE = 10.0
-"""A second rollout is waited for so many times as long as the first one took."""
+"""A second rollout is waited for so many times as long as the first one took.
+
+Judgement: smaller ends while the network is still trained on the first, larger waits for a program
+that acts once."""
 ROLLOUT_PATIENCE_S = 10.0, 300.0
 """At least and at most, in seconds after the first rollout."""
 

@@ -16,7 +16,10 @@ SURE = 3.0
 RISES = 0.05
 """Growth of a rate over its window from which a variant beyond its items may owe all to them."""
 FEWEST_PARTS = 4
-"""Parts of a window that a slope with an error needs."""
+"""Parts of a window that a slope with an error needs.
+
+Judgement: three leave the error one degree of freedom, so that chance passes for a slope. More
+would leave short windows without one."""
 
 
 def slope(run: Run) -> float:

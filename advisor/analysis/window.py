@@ -25,7 +25,9 @@ SETTLED = 1.25
 FORWARDS_DISCARDED = 5
 """Forwards of a sampler that are warm-up at least."""
 GENERATIONS_DISCARDED = 1
-"""Each has many forwards: the first one warms the network up."""
+"""Generations that are warm-up at least: each has many forwards, which warm the network up.
+
+Judgement: none spoils the rate by the first one, and each more costs a trial seconds."""
 DISCARD_LIMIT = 4.0
 """Longest wait for a deep loader queue, as a multiple of the measured seconds."""
 QUICK_STEP_S = 0.02

@@ -10,9 +10,15 @@ from advisor.analysis.step_series import StepSeries
 from advisor.model import TRAINING_STEPS, WorkFacts
 
 PASSES = 8
-"""Whole passes whose items are told."""
+"""Whole passes whose items are told.
+
+Judgement: their median is compared, which one odd pass among few moves. More only lengthen the
+record."""
 GENERATIONS = 32
-"""First generations whose calls are told."""
+"""First generations whose calls are told.
+
+Judgement: so many prompts of one batch are compared with a larger one. Fewer miss the longest of
+them, more only lengthen the record."""
 FEWEST_BATCHES = 8
 """Batches from which the share that is left out is told; judgement."""
 

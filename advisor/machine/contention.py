@@ -31,19 +31,33 @@ SAMPLE_S = 0.5
 LIGHT = 0.01
 """Largest share of one CPU for reading the processes."""
 WAITED_SHARE = 0.10
-"""A contended run's threads waited for CPUs at least this share of the window, all together."""
+"""A contended run's threads waited for CPUs at least this share of the window, all together.
+
+Judgement: smaller repeats rounds for the waits of any shared host. Larger lets runs count that
+others slowed by a tenth."""
 OTHERS_SHARE = 0.25
-"""Others kept at least this share of the machine's CPUs busy beside a contended run."""
+"""Others kept at least this share of the machine's CPUs busy beside a contended run.
+
+Judgement: smaller blames a desktop for what a program with too many threads does to itself, larger
+misses real neighbours."""
 STEAL_SHARE = 0.05
-"""Share of CPU time given to others by the hypervisor from which that alone is contention."""
+"""Share of CPU time given to others by the hypervisor from which that alone is contention.
+
+Judgement: smaller calls most virtual machines contended, larger lets runs count that lost more
+than a twentieth of their time."""
 HELD_SHARE = 0.01
-"""Least share of busy samples with held clocks."""
+"""Share of busy samples from which held clocks count.
+
+Judgement: smaller discards a run for one sample at its start, larger hides a card that slows down
+for seconds."""
 SAGGED_PCT = 5.0
-"""Least spread of clocks under thermal slowdown.
+"""Least spread of clocks, in percent, under thermal slowdown.
 
 A warm laptop's card reports the slowdown in every run, at a steady clock: it would be contention
 always. So it counts only where the clock moved.
-"""
+
+Judgement: smaller counts the small steps in which each card moves its clock, larger lets a run on a hot
+card pass."""
 
 STARVED_CPUS = 0.5
 """Fewer busy CPUs than these, beside STARVED_COMPUTE, are a program that waits for a CPU.

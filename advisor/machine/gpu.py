@@ -15,7 +15,10 @@ from advisor.model import Gpu
 
 ROOT = Path("/")
 CU_INIT_LIMIT_S = 20.0
-"""Longest wait for the driver to start in a process of its own: a broken one may hang."""
+"""Longest wait in seconds for the driver to start in a process of its own: a broken one may hang.
+
+Judgement: shorter gives up on a host of many cards, which starts for seconds. Longer holds up each
+call where it hangs."""
 NO_DRIVER = "No NVIDIA driver is installed on this host (libnvidia-ml.so.1 was not found)."
 
 

@@ -19,7 +19,10 @@ from advisor.model import Machine
 
 ROOT = Path("/")
 UNLIMITED = 2**62
-"""Cgroups of version 1 write the largest page-aligned integer for `max`."""
+"""Bytes from which a memory limit is none: 4 EiB, more than any machine has.
+
+Source: `PAGE_COUNTER_MAX` of Linux's include/linux/page_counter.h: version 1 of cgroups shows it
+for no limit. In bytes it is the largest multiple of a page below 2**63."""
 
 
 def read_machine(environ: Mapping[str, str] = os.environ) -> Machine:

@@ -27,11 +27,19 @@ from advisor.errors import StateBusyError, StateUnusableError
 SHARED = ("/run/lock", "/tmp")  # noqa: S108  see above
 """Folders that all users of a machine see, the better first: a service may have its own /tmp."""
 TRIES = 5
-"""How often a file is tried that its maker has not yet opened to all."""
+"""How often a file is tried that its maker has not yet opened to all.
+
+Judgement: its maker opens it at once. Fewer fail beside a maker that lost its CPU, more delay the
+error where it stays closed."""
 PAUSE_S = 0.02
-"""Seconds between two tries."""
+"""Seconds between two tries.
+
+Judgement: shorter ends all tries before a busy host runs the maker again, longer delays each error
+by as much."""
 HOLDER_BYTES = 4096
-"""Most that is read of who holds a lock, as any user may write it."""
+"""Most bytes that are read of who holds a lock, as any user may write it.
+
+Judgement: fewer cut a holder's long command, more let a stranger's file fill an error message."""
 MARK = b"process "
 """Beginning of what a holder writes into the file: nothing else is written over."""
 

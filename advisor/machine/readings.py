@@ -10,7 +10,10 @@ T = TypeVar("T")
 GIB = 2**30
 
 WORKING_S = 1.5
-"""Look back for who ran kernels: past the slow reading before."""
+"""Look back in seconds for who ran kernels: past the slow reading before.
+
+Judgement: below `recording.SLOW_INTERVAL_S` work between two readings is missed. Longer blames a
+program that ended before the window."""
 WORKING_PCT = 5
 """A process with less of the multiprocessors in percent, like a desktop's, is idle.
 

@@ -75,7 +75,10 @@ LAG_S = 1.0
 Source: NVML's API reference: utilisation is of 1/6 to 1 s, power of 1 s on most cards since Ampere.
 """
 COUNTER_WINDOW_S = 2.0
-"""Shortest window for the energy counter, which ticks each 0.1 s or so: one tick is 5 % of it."""
+"""Shortest window in seconds for the energy counter: a tick of 0.1 s is 5 % of it.
+
+Judgement: shorter gives figures that a tick moves further, longer leaves brief windows without
+energy. No record has the tick, which cards may differ in."""
 COVERED = 0.9
 """Share of the window that samples must span to scale a counter to it.
 

@@ -21,7 +21,9 @@ MIB = 1 << 20
 # Source: torch's c10/cuda/CUDACachingAllocator.cpp, where these are kMinBlockSize, kSmallSize,
 # kSmallBuffer (and kRoundLarge), kMinLargeAlloc and kLargeBuffer.
 ROUND = 512
-"""Bytes to whose multiple torch's caching allocator rounds every request."""
+"""Bytes to whose multiple torch's caching allocator rounds every request.
+
+Source: `kMinBlockSize`, which torch 2.13 keeps in c10/core/AllocatorConfig.h."""
 SMALL, SMALL_SEGMENT = MIB, 2 * MIB
 """Largest small request, and the segment that is asked of CUDA for it."""
 MIDDLE, MIDDLE_SEGMENT = 10 * MIB, 20 * MIB
