@@ -56,8 +56,8 @@ SAGGED_PCT = 5.0
 A warm laptop's card reports the slowdown in every run, at a steady clock: it would be contention
 always. So it counts only where the clock moved.
 
-Judgement: smaller counts the small steps in which each card moves its clock, larger lets a run on a hot
-card pass."""
+Judgement: smaller counts the small steps in which each card moves its clock, larger lets a run on a
+hot card pass."""
 
 STARVED_CPUS = 0.5
 """Fewer busy CPUs than these, beside STARVED_COMPUTE, are a program that waits for a CPU.

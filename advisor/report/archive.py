@@ -16,7 +16,10 @@ from advisor.report.schema import HistoryEntry, Report
 
 FOLDER = "reports"
 MOST_KEPT = 100
-"""Reports of a project that are kept, some 100 KiB each; older ones are removed."""
+"""Reports of a project that are kept, some 100 KiB each; older ones are removed.
+
+Judgement: 10 MiB a project. Fewer lose a report that somebody still compares with, more grow a
+folder that nobody empties."""
 
 
 def keep(state: Path, report: Report) -> Path | None:

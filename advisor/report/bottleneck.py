@@ -11,7 +11,10 @@ from advisor.model import SAMPLER_FORWARDS, GpuProfile, Run, Shares, SyncPoint
 from advisor.report.schema import Bottleneck
 
 FEWEST = 2
-"""Runs that a figure needs."""
+"""Runs that a figure needs.
+
+Judgement: one shows no range, by which a figure is told, and three would leave short calls without
+any."""
 WAITING = 0.10
 """Share of the window from which waiting for data is named.
 

@@ -41,17 +41,30 @@ BARS = {
 SCALES = ((1.0, "seconds"), (1e-3, "milliseconds"), (0.0, "microseconds"))
 """Least longest time of a unit in seconds, and the unit in which it is shown."""
 WIDTH_IN = 6.6
-"""Width of a figure in inches: that of a page's text."""
+"""Width of a figure in inches: that of a page's text.
+
+Judgement: A4 is 8.3 wide with margins of 0.85. Wider is scaled down with its text, narrower crowds
+the labels."""
 AROUND_IN = 0.5
-"""Height that the axis and the title of a figure take, in inches, beside its panels."""
+"""Height that the axis and the title of a figure take, in inches, beside its panels.
+
+Judgement: less flattens the panel of a figure with one, more leaves white above it."""
 DOT = {"s": 16}
 """Area of a trial's dot, in square points."""
 ROOM = 1.1
-"""An axis ends at so many times the highest value."""
+"""An axis ends at so many times the highest value.
+
+Judgement: less cuts the dot and the error bar of the highest value, more flattens all others."""
 CLOSE = 1.25
-"""Batch sizes whose ratio is below share one number on the axis."""
+"""Batch sizes whose ratio is below share one number on the axis.
+
+Judgement: smaller prints numbers over each other, larger leaves out those of batches that grow by
+half."""
 NEAR = 4.0
-"""A limit so many times the highest peak is not drawn."""
+"""A limit so many times the highest peak is not drawn.
+
+Judgement: larger presses all peaks below a quarter of the axis, smaller hides a limit that a larger
+batch would reach."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,7 +51,9 @@ COMPARABLE = ("baseline", "search", "confirm", "whatif", "profile")
 RULED_ON = ("confirm", "whatif")
 """Purposes of comparisons whose outcome has a line; others end in a table of their own."""
 MOST_ROWS = 8
-"""Most variants in the live table: the original and the fastest ones."""
+"""Most variants in the live table: the original and the fastest ones.
+
+Judgement: more push the log off a screen of 24 lines, fewer hide what the search still weighs."""
 WIDEST = 110
 """Columns of the first screen on a wider terminal: longer lines of text read badly. Judgement."""
 

@@ -138,7 +138,10 @@ TOO_NOISY = 0.5
 """Spread of equal runs from which a search of single runs shows nothing, as a share.
 
 Five of six pairs of equal runs differ by less. The deviation of a run is then 20 %, and a value
-twice as fast looks no faster than a tie (15 %) in one run of forty."""
+twice as fast looks no faster than a tie (15 %) in one run of forty.
+
+Judgement: smaller discourages searches that do find a value twice as fast, larger keeps quiet about
+those that cannot."""
 
 
 def too_noisy(tuning: FinishedTuning) -> bool:
@@ -474,11 +477,20 @@ def needed_budget_s(state: TunerState) -> float:
 
 
 NAMED_CPUS = 0.05
-"""CPUs; a program with less is not named."""
+"""CPUs; a program that keeps fewer busy is not named.
+
+Source: `contention.LEAST_CPUS`, below which no reading names one. Judgement: less blames daemons
+that every host has, more hides a small job on two CPUs."""
 MOST_NAMED = 3
-"""Most files or programs that a sentence names."""
+"""Most files or programs that a sentence names.
+
+Judgement: more make a sentence that nobody reads to its end, fewer hide the one that the user
+knows."""
 SATURATED = 0.9
-"""Share of the CPUs from which all count as busy."""
+"""Share of the CPUs from which all count as busy.
+
+Judgement: smaller denies workers to a program that has CPUs left. Larger offers them where they
+only take the program's own."""
 MOST_WAIT = 0.9
 """Largest share of waiting that counts for a need of CPUs: ten times as many are asked for at most.
 

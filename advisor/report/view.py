@@ -45,27 +45,45 @@ OUTCOME_ORDER = ("changed", "advised", "kept", "ignored", "skipped", "refused", 
 MOST_CHANGES = 5
 """Changes, a line each."""
 MOST_DIFF_LINES = 12
-"""Lines of a diff."""
+"""Changed lines of a diff that is shown whole.
+
+Judgement: more push the rest off the first page, fewer cut the diff of a usual change."""
 MOST_ACTIONS = 3
-"""Next steps, a line each."""
+"""Next steps, a line each.
+
+Judgement: more push the rest off the first page, fewer hide what a user could still do."""
 LONGEST_BAR = 24
-"""Characters: with its label, rate and gain it fits a line of 80."""
+"""Characters: with its label, rate and gain it fits a line of 80.
+
+Judgement: longer bars break the line, shorter ones make rates that differ by a few percent look
+equal."""
 BLOCKS = "\u258f\u258e\u258d\u258c\u258b\u258a\u2589\u2588"
 """Bars of one to eight eighths of a character."""
 FEW_DIFF_LINES = 5
-"""Lines of a diff that is too long to be shown whole."""
+"""Lines of a diff that is too long to be shown whole.
+
+Judgement: enough to see which file and setting it is of, and more would be half of a diff."""
 MOST_SETTINGS = 6
-"""Settings, a line each; the details hold the rest, as of the next two."""
+"""Settings, a line each; the details hold the rest, as of the next two.
+
+Judgement: more push the rest off the first page, fewer send most readers to the details."""
 MOST_CAVEATS = 3
-"""Caveats, a line each."""
+"""Caveats, a line each.
+
+Judgement: more push the rest off the first page, fewer hide one that bears on the gain."""
 MOST_CALLS = 5
-"""Earlier calls, a line each."""
+"""Earlier calls, a line each.
+
+Judgement: more push the rest off the first page, fewer do not show where rates moved to."""
 PATCHED = re.compile(r"^\+\+\+ b/([^\t\r\n]+)", re.MULTILINE)
 """File that a part of a patch changes; that of the code stands last."""
 LONGEST_TARGET, DIGEST_DIGITS = 40, 6
 """Characters of a patch's name: of the file that it changes, and of its digest."""
 BUSY_PCT = 95
-"""Utilisation of a GPU that leaves nothing to explain."""
+"""Utilisation of a GPU in percent that leaves nothing to explain.
+
+Judgement: smaller keeps quiet about a twentieth of the time, larger explains what the driver's mean
+rounds away."""
 
 
 def patch_file(report_md: str, patch: str) -> str:

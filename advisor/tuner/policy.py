@@ -29,7 +29,10 @@ prices processes below what they take, too large charges each of them for the di
 FOLLOWING_WINDOW_S = 1.0
 """Seconds of the window of a run that only shows which settings the program follows."""
 FOLLOWING_STEPS = 4
-"""Steps of that window."""
+"""Steps of that window.
+
+Judgement: fewer do not show the batch that most steps have, more lengthen runs that measure
+nothing."""
 FOLLOWING_STEP_S = 8.0
 """Seconds that a run for that purpose may step, where the original did not step for longer.
 
@@ -41,7 +44,10 @@ run in its history."""
 MIN_WAIT_SHARE = 0.03
 """Share of time in waits for data, or in copies to a card, up to which no loader setting is tried.
 
-To end a wait of 3 % gains 3 %, and less than that is not written by default (`smallest_gain`)."""
+To end a wait of 3 % gains 3 %, and less than that is not written by default (`smallest_gain`).
+
+Judgement: smaller spends processes on gains that are not written, larger leaves out some that are.
+"""
 MOST_WAIT_SHARE = 0.5
 """Share of time in waits for data from which one run checks what the loader alone said of workers.
 
@@ -60,7 +66,9 @@ Judgement: on a noisier host a chance difference may lead the search, and the pr
 # Rounds
 
 FEWEST_ROUNDS = 2
-"""Rounds without which there is no interval."""
+"""Rounds without which there is no interval.
+
+Source: a spread, and so an interval of Student's or Welch's, needs two runs a side."""
 GATED_ROUNDS = 3
 """Rounds kept for a candidate on top of a proven one, where a whole proof would keep more.
 
@@ -131,14 +139,22 @@ FOLLOWING_PROCESSES = 2
 # How long a run is
 
 SHORT_RUN_UPDATES = 4
-"""Updates of the short run, if its length counts batches."""
+"""Updates of the short run, if its length counts batches.
+
+Judgement: fewer are no window to measure in, more lengthen a run that measures nothing."""
 LONG_WINDOW_UPDATES = 8
-"""Updates of a window that holds more than that."""
+"""Updates of a window that holds more than that.
+
+Twice them, which a length in updates allows even with an accumulation of two, the least. Judgement:
+fewer end the run while it may still count batches, more only lengthen it."""
 
 # The search of batch and workers
 
 MOST_DOUBLINGS = 10
-"""Largest batch of a search: 2**10 times the config's."""
+"""Largest batch of a search: 2**10 times the config's.
+
+Judgement: memory or data end nearly every search before. Fewer stop short where the config has a
+batch of 1, more widen the grid for nothing."""
 LARGEST_LEAP = 8
 """Largest growth of the batch at once, over the largest that ran: memory is only known so far.
 
@@ -156,7 +172,10 @@ ROOM_TO_LEARN = 4
 Of 60 programs of random costs in four minutes, both at once gained more at 20 s a process (three
 trials), and no less was gained by one alone at 6 to 16 s."""
 FEWEST_STEPS_A_PASS = 4
-"""Steps that a training's batch must leave of a pass over the data."""
+"""Steps that a training's batch must leave of a pass over the data.
+
+Judgement: fewer let a pass be one or two steps, more forbid batches of small data that still
+train."""
 
 # Workers that sleep
 
@@ -178,7 +197,10 @@ Judgement: the program and its batches need the rest, and a full /dev/shm kills 
 # Values tried in turn
 
 GATED_PROCESSES = 4.0
-"""Processes that compare a gated value's results: two pairs."""
+"""Processes that compare a gated value's results: two pairs.
+
+Judgement: fewer name the user a budget that cannot confirm the value, more name one that it does
+not need."""
 WORTH_COMPUTE_SHARE = 0.3
 """Share of time in model calls from which faster calls gain enough; judgement."""
 MOST_STEP_COUNTS = 2
@@ -233,11 +255,20 @@ CHECK_SHARE = 0.25
 # Results that a run left
 
 FEWEST_FILES_SHARE = 0.5
-"""Least share of expected files or items: the last may be on their way."""
+"""Least share of expected files or items: the last may be on their way.
+
+Judgement: larger refuses a batch for files that a writer still holds, smaller lets one pass that
+loses more than half."""
 FILES_AN_ITEM = 0.5
-"""Files, or entries of one, an item, from which results grow with items."""
+"""Files, or entries of one, an item, from which results grow with items.
+
+Judgement: smaller takes a log or checkpoint for results, larger misses programs that write one file
+for two items."""
 ENOUGH_FILES = 4.0
-"""Fewest expected files or items whose number tells anything."""
+"""Fewest expected files or items whose number tells anything.
+
+Judgement: of two, one that is late is half of them already. Larger leaves the results of slow
+programs unchecked."""
 UNFLUSHED_BYTES = 16384
 """Bytes of a file that may stay unflushed at the end: two buffers of a file in Python 3.11.
 
@@ -254,7 +285,10 @@ STRAY_SAMPLES_SHARE = 0.05
 # Is it the same work?
 
 SAMPLES_TIE = 0.02
-"""Relative difference of samples, of an update or a pass, that is none; of its weights, too."""
+"""Relative difference of samples, of an update or a pass, that is none; of its weights, too.
+
+Judgement: smaller refuses an average that a last, shorter batch moved, larger hides one sample of
+32 that is left out."""
 REPEATING_BELOW = 0.85
 """Share of different items below which items repeat: two workers that yield the same give 0.5,
 and draws with replacement vary by a few percent. Record: benchmarks/results/same-work-cpu2.md,
@@ -265,9 +299,15 @@ ALL_DIFFERENT_FROM, FEW_KINDS = 0.9, 64
 """Share of different items of an original that repeats none, and items below which it is chance
 how many kinds of a few came."""
 REPEATS_TOLD_FROM = 3
-"""Powers of two from which repeats are told: 8 items."""
+"""Powers of two from which repeats are told: 8 items.
+
+Judgement, by `REPEATING_BELOW`: of four items one repeat by chance is refused (0.75), of eight two
+are. A higher power leaves short trials unchecked."""
 FEWEST_OF_A_PASS = 4
-"""Items from which two passes are told apart."""
+"""Items from which two passes are told apart.
+
+Judgement: shuffled passes of three begin alike once in six times, and more leaves tiny data
+unchecked."""
 FEWER_ITEMS_TIE = 0.1
 """Share of a pass's items, by the length of its loader, that a batch of uneven size explains.
 
@@ -287,14 +327,22 @@ SCHEDULE_TIE = 0.02
 less in a pass of 50, as `len(loader) // accumulation` gives. One that counts batches moves at
 least twice as far."""
 FROM_NOTHING = 1.5
-"""A second rate this many times the first is of a warm-up from 0: it moved by its whole rate."""
+"""A second rate this many times the first is of a warm-up from 0: it moved by its whole rate.
+
+Judgement: between 2, of a line from 0, and 1.4, of torch's `LinearLR` by its defaults. Larger misses
+the first, smaller takes the second for it."""
 RATE_TIE = 1e-9
 """Relative difference of learning rates, which equal code computes to the last digit.
 
 A line over 10 million steps has moved by 4e-7 at the fifth, a cosine by 1.6e-9 at the 256th, the
-last one that is kept."""
+last one that is kept.
+
+Judgement: larger hides a schedule that has moved as little, and smaller tells apart sums added in
+another order."""
 FEWEST_UPDATES = 3
-"""Updates whose losses are compared at least: fewer tell no spread."""
+"""Updates whose losses are compared at least: fewer tell no spread.
+
+Judgement: more leave a short trial's losses uncompared."""
 UPDATES_OF_PASS_TIE = 0.05
 """Updates of a pass are as many within this share: what fills no update is carried on, or not.
 

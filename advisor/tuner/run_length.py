@@ -35,7 +35,10 @@ OTHERWISE = {
 }  # fmt: skip
 """Words of names that count something else."""
 MOST_NAMED = 6
-"""Settings that a sentence names at most."""
+"""Settings that a sentence names at most.
+
+Judgement: more make a sentence that nobody reads to its end, fewer hide one that has to move along.
+"""
 
 
 class BatchCounter(NamedTuple):

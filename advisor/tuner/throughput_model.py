@@ -41,12 +41,21 @@ STUDENT_FREEDOM = 4.0
 NEIGHBOUR_WORKERS_SHARE = 0.5
 """Workers by which two points are as far apart as by a doubled batch, as a share of the larger."""
 NOISE_KEPT = 0.7
-"""Share of the noise, as a deviation, in a forecast without a run nearby; runs there average it."""
+"""Share of the noise, as a deviation, in a forecast without a run nearby; runs there average it.
+
+Judgement: smaller trusts a formula beyond what one noisy run can say, larger runs more points
+than pay."""
 ERROR_FADES = 4.0
 """How fast the far error falls with runs nearby: one run at the very point leaves a fifth of its
-variance."""
+variance.
+
+Judgement: smaller runs neighbours of a point that ran, larger leaves out ones that differ from it.
+"""
 LEAST_BUSY_SHARE = 1e-3
-"""Share of a step beside its waits, at least: a share of 0 would be a step without length."""
+"""Share of a step beside its waits, at least: a share of 0 would be a step without length.
+
+Judgement: larger makes the step of a program that nearly always waits too long. Smaller lets an
+error of the wait make it nothing."""
 
 
 class Point(NamedTuple):
