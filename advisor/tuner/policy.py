@@ -301,8 +301,8 @@ how many kinds of a few came."""
 REPEATS_TOLD_FROM = 3
 """Powers of two from which repeats are told: 8 items.
 
-Judgement, by `REPEATING_BELOW`: of four items one repeat by chance is refused (0.75), of eight two
-are. A higher power leaves short trials unchecked."""
+Judgement, by `REPEATING_BELOW`: of four items one repeat by chance is refused (0.75), of eight only
+two are. A higher power leaves short trials unchecked."""
 FEWEST_OF_A_PASS = 4
 """Items from which two passes are told apart.
 
@@ -329,8 +329,8 @@ least twice as far."""
 FROM_NOTHING = 1.5
 """A second rate this many times the first is of a warm-up from 0: it moved by its whole rate.
 
-Judgement: between 2, of a line from 0, and 1.4, of torch's `LinearLR` by its defaults. Larger misses
-the first, smaller takes the second for it."""
+Judgement: between 2, of a line from 0, and 1.4, of torch's `LinearLR` by its defaults. Larger
+misses the first, smaller takes the second for it."""
 RATE_TIE = 1e-9
 """Relative difference of learning rates, which equal code computes to the last digit.
 

@@ -553,8 +553,8 @@ def outside_constraint(state: TunerState, grid: Grid, point: GridPoint, run: Run
 NOTHING_RAN = -1e3
 """Log rate that stands for the best one where no point may be chosen yet: finite, and below all.
 
-Judgement: -745, the logarithm of the smallest positive float, is above it. Minus infinity would make
-all gains infinite, and so alike."""
+Judgement: -745, the logarithm of the smallest positive float, is above it. Minus infinity would
+make all gains infinite, and so alike."""
 
 
 def most_promising(state: TunerState, grid: Grid) -> tuple[GridPoint | None, float]:
