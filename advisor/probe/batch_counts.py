@@ -34,19 +34,37 @@ MOST_UPDATES = 5
 MOST_PASSES = 256
 """Backward passes in which growth is counted."""
 FEWEST_STARTS = 3
-"""Values at the starts of updates by which their growth is known."""
+"""Values at the starts of updates by which their growth is known.
+
+Judgement: two give one growth, which nothing confirms. More hardly come in `MOST_UPDATES`."""
 MOST_COUNTS = 24
-"""Numbers that are watched at once."""
+"""Numbers that are watched at once.
+
+Judgement: fewer may be full before the one that anneals a loss, more cost each watched pass their
+look."""
 HOLDERS_DEEP = 2
-"""Holders between a variable and the object or dict with the number: `self.callbacks[1].seen`."""
+"""Holders between a variable and the object or dict with the number: `self.callbacks[1].seen`.
+
+Judgement: fewer miss a trainer's state, each more multiplies the objects that are searched."""
 MOST_HOLDERS = 1000
-"""Objects and containers in reach of one variable that are looked into."""
+"""Objects and containers in reach of a function's variables that are looked into.
+
+Judgement: fewer end amid a trainer's parts, more delay the first update for a list of all data."""
 MOST_PARTS = 200
-"""Parts of one object that are looked at."""
+"""Parts of one object that are looked at.
+
+Judgement: fewer miss attributes of a large trainer, more go through dicts of data."""
 MOST_MODULES = 300
-"""Parts of a network in whose buffers numbers are looked for."""
+"""Parts of a network in whose buffers numbers are looked for.
+
+Judgement: fewer miss layers of large networks, more delay the first update."""
 FIRST_BATCHES = 20
-"""A comparison with a smaller number is of the first batches, as for a picture or a log."""
+"""A comparison with a smaller number is of the first batches, as for a picture or a log.
+
+Lists of more are not looked into, either.
+
+Judgement: smaller takes a look at the first few for an annealing, larger misses a warm-up of so
+many batches."""
 MOVES = frozenset(
     ("load_state_dict", "copy_", "lerp_", "step", "save_pretrained", "save_checkpoint")
 )

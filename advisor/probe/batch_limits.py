@@ -19,7 +19,10 @@ from .copied_weights import variables_of
 from .source_code import last_name, leaves_loop
 
 LOOKS = 6
-"""First batches of a pass at which the loops under way are looked at; later ones cost nothing."""
+"""First batches of a pass at which the loops under way are looked at; later ones cost nothing.
+
+Judgement: twice `LEAST`, as a loop may skip some of them. More cost steps in which nothing new
+shows."""
 LEAST = 3
 """Batches by which a number is known to grow by one: a constant or a size does not. Judgement."""
 SHOWN = 60

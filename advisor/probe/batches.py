@@ -204,9 +204,15 @@ def tensors_in(value: Any, limit: int = 16) -> list[Any]:
 
 
 KEY = -7004
-"""Key of these hooks in torch's dicts: its own are never negative."""
+"""Key of these hooks in torch's dicts: its own are never negative.
+
+Source: `RemovableHandle` of torch/utils/hooks.py counts from 0 up, so any number below 0 that no
+other hook of ours has would do."""
 LAYERS = 96
-"""Most layers observed in a call."""
+"""Most layers observed in a call.
+
+Judgement: fewer may all lie before the first layer with a place for the batch, more slow the few
+calls looked at."""
 
 
 class LayerObserver:
@@ -368,7 +374,10 @@ def shapes_in(inputs: Any) -> Iterator[tuple[Path, tuple[int, ...]]]:
 
 MASKS = ("attention_mask", "mask")
 LEAST_POSITIONS = 8
-"""Fewer positions are channels, and whole numbers beside them labels."""
+"""Fewer positions are channels, and whole numbers beside them labels.
+
+Judgement: larger leaves out short texts, smaller takes labels for lengths where the largest equals
+the channels."""
 
 
 def note_padding(counts: dict[str, int], batch: Any) -> bool:
@@ -415,9 +424,14 @@ def _is_whole(value: Any) -> bool:
 
 
 ROW_NUMBERS = 4
-"""Numbers of a row that stand for it, evenly spread."""
+"""Numbers of a row that stand for it, evenly spread.
+
+Judgement: fewer take rows that differ in few places for one. More cost each of the kept batches
+time."""
 ROW_TENSORS = 4
-"""Tensors of a batch whose rows are told."""
+"""Tensors of a batch whose rows are told.
+
+Judgement: fewer may be masks, which many rows share. More cost each of the kept batches time."""
 
 
 def rows(batch: Any, items: float) -> list[int]:

@@ -30,19 +30,35 @@ LOOKS = (1, 3)
 MOST_UPDATES = 6
 """Updates in which moves are counted."""
 MOST_PASSES = 256
-"""Backward passes in which moves are counted."""
+"""Backward passes in which moves are counted.
+
+Judgement: fewer end inside an update that accumulates many batches, more cost passes that show
+nothing new."""
 MOST_LEVELS = 5
-"""Levels below a variable that a search goes through."""
+"""Levels below a variable that a search goes through.
+
+Judgement: fewer miss an average in a callback of a trainer, more search the data of the program."""
 MOST_VALUES = 2000
-"""Values that a search goes through."""
+"""Values that a search goes through.
+
+Judgement: fewer end before the program's own objects are through, more delay an update."""
 ASKING = {"locals", "vars", "dir", "eval", "exec"}
 """Names by which a function may ask for its own variables."""
 OURS = 3
-"""References to a frame's own dictionary: the frame's, our variable's and the count's."""
+"""References to a frame's own dictionary: the frame's, our variable's and the count's.
+
+Source: Python's documentation of `sys.getrefcount`, which counts its own argument, too. More would
+empty a dictionary that the program holds, fewer would never empty one."""
 COPIES = 4
-"""Copies of the weights that are watched at once."""
+"""Copies of the weights that are watched at once.
+
+Judgement: fewer miss an average beside a target network and its like, more cost each pass a look.
+"""
 KEPT = 8
-"""Tensors beside weights that are watched at once."""
+"""Tensors beside weights that are watched at once.
+
+Judgement: fewer miss a queue of keys beside a codebook's buffers, more cost each pass a sum over a
+tensor."""
 NEAR = 0.5
 """Share of the weights by which a copy of them may differ when it is found. Judgement."""
 LOOKED_AT = "Metric"
@@ -50,7 +66,9 @@ LOOKED_AT = "Metric"
 ALIKE = 0.5
 """Share of the network's weights whose shapes a copy has: parts of it may be left out."""
 NUMBERS = 64
-"""Numbers of a tensor that stand for it: `p.data.mul_()` leaves no other trace."""
+"""Numbers of a tensor that stand for it: `p.data.mul_()` leaves no other trace.
+
+Judgement: fewer may all be zeros or left alone by an edit, more cost each look a longer copy."""
 
 
 class Copy:

@@ -23,12 +23,23 @@ from .session import Session
 APART_S = 0.001
 """Marks closer than this add nothing."""
 RARELY_S = 0.02
-"""Marks are so far apart while steps are only counted."""
+"""Seconds between marks while steps are only counted.
+
+Judgement: shorter costs counted steps an event each, longer moves the end of a short window by
+more."""
 ANCHOR_S = 1.0
-"""Torch tells the time between two events as float32 milliseconds: an hour apart they are exact
-to 0.25 ms, and a second apart to 0.1 us. So the event that others are timed from moves on."""
+"""Seconds after which the event that others are timed from moves on.
+
+Torch tells the time between two events as float32 milliseconds: an hour apart they are exact
+to 0.25 ms, and a second apart to 0.1 us.
+
+Source: `elapsed_time` of torch's CUDAEvent.h gives a float. CUDA's own resolution is 0.5 us
+(`cudaEventElapsedTime`), so shorter gains nothing, and longer loses digits."""
 COMPARED = 8
-"""Times that both clocks are read together: a busy host notices late, so the quickest counts."""
+"""Times that both clocks are read together: a busy host notices late, so the quickest counts.
+
+Judgement: fewer may all be late on a busy host, which moves every mark. More delay the first step.
+"""
 GIB = 1024.0**3
 WAITS = ("item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__", "__index__")
 """Tensor methods that give numbers to the host."""

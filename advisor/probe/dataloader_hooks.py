@@ -31,9 +31,15 @@ Facts = dict[str, Any]
 OPENED = "_gpu_advisor_opened"
 """Attribute of an iterator until its first batch: start and end of construction."""
 SHAPED = 64
-"""Batches of a loader whose shapes are kept: the first calls of a network settle their axis."""
+"""Batches of a loader whose shapes are kept: the first calls of a network settle their axis.
+
+Judgement: fewer end before a program calls its network, as where it reads ahead. More cost batches
+that show nothing new."""
 AT_ONCE_S = 0.01
-"""A first batch asked for so soon begins with building workers."""
+"""Seconds after a loader is opened in which a first batch begins with building workers.
+
+Judgement: shorter leaves the start of workers out of a pass on a busy host. Longer counts the
+program's own work as waiting."""
 
 
 def install(torch: Any, session: Session) -> None:

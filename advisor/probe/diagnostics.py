@@ -14,9 +14,14 @@ from .clocks import clock
 from .session import Session
 
 LONGEST_S = 10.0
-"""No profile waits for longer steps."""
+"""Seconds that the steps of a profile may take; longer ones are not profiled.
+
+Judgement: shorter leaves slow programs without their FLOPs, longer adds as much to their baseline.
+"""
 WHOLE = 2
-"""Steps that begin before one is seen whole."""
+"""Steps that begin before one is seen whole.
+
+The first begins amid one that is under way. Judgement: more cost time and show nothing new."""
 PATIENCE = 8.0
 """A loader gets this many times the measured seconds, start-up included."""
 TWICE_S = 5 * asked_twice.LONGEST_S

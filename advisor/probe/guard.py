@@ -20,9 +20,14 @@ from .clocks import clock
 from .session import Patches, Session
 
 EXIT_CODE = 97
-"""Exit code of a program that was ended before it changed a file of the user's."""
+"""Exit code of a program that was ended before it changed a file of the user's.
+
+Judgement: any that neither Python (1, 2) nor a shell (126 and more) ends with would do, as the
+record says why."""
 WRITES_KEPT = 200
-"""Files that are listed at most."""
+"""Files that are listed at most.
+
+Judgement: fewer cut what a user has to know, more write a long record at each new file."""
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC
 REBUILT = ("__pycache__", ".mypy_cache", ".pytest_cache")

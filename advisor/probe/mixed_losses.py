@@ -15,9 +15,15 @@ from . import batches
 from .session import Session
 
 UPDATE = 1
-"""Updates before the look: the first has compiled, and allocated, what it needs."""
+"""Updates before the look: the first has compiled, and allocated, what it needs.
+
+Judgement: none would count what is allocated once, and more show it later or never in a short run.
+"""
 OUTPUTS = 4
-"""Tensors of outputs that are looked at: two views of the items come in two calls."""
+"""Tensors of outputs that are looked at: two views of the items come in two calls.
+
+Judgement: fewer miss one of two networks with two outputs each, each more takes another derivative.
+"""
 NUMBERS = 262_144
 """Numbers of a tensor at most, as each derivative is as large: 1 MiB. Judgement."""
 LEAST = 1e-4

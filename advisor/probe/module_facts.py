@@ -15,15 +15,28 @@ from .session import Session
 LOOKS = (1, 2, 8, 64, 256)
 """Calls looked at closely: settings may change after the first."""
 UNLIKE = 4
-"""Unlike numbers by which two tensors are known to be one."""
+"""Unlike numbers by which two tensors are known to be one.
+
+Judgement: of fewer, two tensors of zeros or of classes agree by chance. More miss short hidden
+states."""
 OUTPUTS_KEPT = 3
-"""First calls of a network whose outputs are kept, to compare them with another run's."""
+"""First calls of a network whose outputs are kept, to compare them with another run's.
+
+Judgement: the first is compared, and two more show whether a batch gets what the one before gave.
+More cost calls a copy."""
 SAMPLES = 64
-"""Numbers of an output that are kept."""
+"""Numbers of an output that are kept.
+
+Judgement: fewer may miss the places where a result differs, more cost a copy from the card and a
+longer record."""
 ROWS = 64
-"""Rows of results that are kept: a batch's later rows may differ where its first does not."""
+"""Rows of results that are kept: a batch's later rows may differ where its first does not.
+
+Judgement: fewer hide a fault beyond the first batch, more cost calls a copy from the card."""
 ROW_SAMPLES = 8
-"""Numbers of each row."""
+"""Numbers of each row.
+
+Judgement: fewer may all lie in what rows share, more lengthen the record by each row."""
 
 
 class Module:

@@ -26,7 +26,10 @@ Any numbers below 0 would do: torch numbers its own hooks from 0 up."""
 ALWAYS = "_forward_hooks_always_called"
 """Attribute of modules since torch 2.1: keys of hooks that run after an exception, too."""
 OUTSIDE = -1
-"""Torch's number of the backward pass that a thread runs, where it runs none."""
+"""Torch's number of the backward pass that a thread runs, where it runs none.
+
+Source: torch/autograd/graph.py, where `_current_graph_task_id()` is -1 outside of a backward call.
+"""
 
 
 class ModuleCall(NamedTuple):

@@ -18,7 +18,10 @@ from .session import Session
 RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 """Variables in which launchers tell the rank: ranks begin in any order."""
 OF_RANKS = 2**16
-"""First seed of ranks, above those of other processes."""
+"""First seed of ranks, above those of other processes.
+
+Judgement: more than the processes that a host starts in a run. With fewer a rank could share its
+seed with one of those."""
 
 
 def actions(session: Session) -> dict[str, Callable[[Any], None]]:

@@ -32,7 +32,10 @@ counts 2.5 times its forward.
 TF32_SWITCHES = {MATRIX: "matrix", CONVOLUTION: "convolution", GROUPED: "convolution"}
 """Kind of product whose switch decides; attention has none."""
 MOST_OPERATIONS = 100_000
-"""A step of more is not traced."""
+"""Operations of a step that are traced; a step of more is not.
+
+Judgement: fewer leave loops over tokens without their FLOPs, more take memory and time of the
+diagnosis."""
 
 
 class OpTrace:

@@ -37,7 +37,9 @@ WITHOUT_WORKERS = {
 """A DataLoader without workers accepts only these."""
 COMPILE_MODES = ("reduce-overhead", "max-autotune")
 AFTER_COMPILING = 3
-"""Warm-up calls after a compilation: backwards are compiled late."""
+"""Warm-up calls after a compilation: backwards are compiled late.
+
+Judgement: fewer let a backward's compilation into the window, more lengthen each start."""
 
 
 class AppliedOverride:

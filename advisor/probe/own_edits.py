@@ -25,7 +25,9 @@ MOST_UPDATES = 5
 MOST_LOOKS = 512
 """Looks at one weight in which edits are counted."""
 NUMBERS = 16
-"""Numbers of a tensor that stand for it: `p.grad.data.clamp_()` leaves no other trace."""
+"""Numbers of a tensor that stand for it: `p.grad.data.clamp_()` leaves no other trace.
+
+Judgement: fewer may all lie below a bound that clips others, more cost each look a longer copy."""
 WRITERS = {"DistributedDataParallel", "FullyShardedDataParallel", "DeepSpeedEngine"}
 """Wrappers that write averaged gradients themselves."""
 

@@ -18,7 +18,10 @@ from .clocks import clock
 from .session import Patches, Session
 
 KEPT = 64
-"""Threads and pools that are noted: a program starts few of them before its steps."""
+"""Threads and pools that are noted: a program starts few of them before its steps.
+
+Judgement: fewer may be full before one that loads data, more let a thread for each item grow the
+list."""
 
 Actions = dict[str, Callable[[Any], None]]
 

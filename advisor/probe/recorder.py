@@ -26,7 +26,10 @@ LENGTH = ".length"
 ROW = ".row"
 """Ending of an argument's name: the row of a larger array at which it begins, as a slice does."""
 SETTING_UP = 2
-"""Batches or forwards while a program may still compile."""
+"""Batches or forwards while a program may still compile.
+
+Judgement: fewer end the start while a forward still compiles, more delay its end in a slow program.
+"""
 
 
 def nothing(*_: Any) -> None:

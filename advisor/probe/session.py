@@ -15,9 +15,15 @@ from .recorder import Recorder, nothing
 KEPT = 5
 """Errors and exceptions kept of one kind."""
 NOTES_KEPT = 32
-"""Notes for the user that are kept."""
+"""Notes for the user that are kept.
+
+Judgement: fewer may cut one that explains a figure, more let a fault of each step fill the record.
+"""
 ROWS = 16384
-"""Rows of calls that are told: a rollout of 128 steps of 64 environments, and its training."""
+"""Rows of calls that are told: a rollout of 128 steps of 64 environments, and its training.
+
+Judgement: fewer end before the training that shows a rollout for one, more fill a log with each
+row."""
 MISSING = object()
 SEEN = "_gpu_advisor_seen"
 """Attribute of recorded exceptions: what was recorded."""

@@ -13,11 +13,17 @@ from time import perf_counter as clock  # `doctor` runs this file alone, without
 from typing import Any, Callable
 
 BLOCKS = 5
-"""Blocks of calls, of which the fastest counts."""
+"""Blocks of calls, of which the fastest counts.
+
+Judgement: fewer may all be slowed by others, more lengthen each calibration."""
 BLOCK_S = 0.05
-"""Shortest time of a block, in seconds."""
+"""Shortest time of a block, in seconds.
+
+Judgement: shorter lets one wait for the card move the rate, longer lengthens each calibration."""
 LONG_S = 2e-3
-"""A product or copy that takes so long is large enough."""
+"""Seconds that a product or a copy has to take to be large enough.
+
+Judgement: shorter measures the launch beside it, longer takes more of a small card's memory."""
 TENSOR_CORES = (8, 0)
 """Compute capability from which a card has TF32 and bfloat16."""
 

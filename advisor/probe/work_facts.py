@@ -47,19 +47,36 @@ PASSES = 3
 ITEMS = 2048
 """Items of a pass that are kept, of at most BATCHES."""
 BATCHES = 128
-"""Batches of a pass whose items are kept."""
+"""Batches of a pass whose items are kept.
+
+Judgement: fewer end before a worker comes to its second turn, more cost steps and lengthen the
+record."""
 FIRST = 32
-"""Items that are told one by one, to compare their order."""
+"""Items that are told one by one, to compare their order.
+
+Judgement: fewer hide a difference beyond the first batch, more lengthen the record."""
 PARTS_OF_SPREAD = 4
-"""Parts of the items by which it is known how alike those of one are."""
+"""Parts of the items by which it is known how alike those of one are.
+
+Judgement: the mean of fewer is of chance. More tell nothing of batches as large as a quarter of
+what was seen."""
 FETCHES = 4
-"""Fetches of one process around which the dataset's state is read."""
+"""Fetches of one process around which the dataset's state is read.
+
+Judgement: of fewer, no change is seen to repeat. Each more costs two readings of the state."""
 ITERATORS = 16
-"""Iterators, one in another, whose variables are read."""
+"""Iterators, one in another, whose variables are read.
+
+Judgement: fewer miss a generator below several wrappers, more slow each watched fetch."""
 LOSSES = 16
-"""Updates whose losses are told."""
+"""Updates whose losses are told.
+
+Judgement: fewer leave the error of their mean wide, more are of weights that have moved apart."""
 DRAWS = 3
-"""Batches between which the process's random generators are looked at."""
+"""Batches between which the process's random generators are looked at.
+
+Judgement: fewer miss a draw that not each batch makes, more cost steps a reading of all generators.
+"""
 SEEDS_FROM = 100_000
 """Numbers from here on may be seeds, of which a worker that stays needs one only. Judgement."""
 PARTED = {"size", "order", "array"}
@@ -73,9 +90,15 @@ LATER_KINDS = ("weights", "array", "value")
 FIRSTS = ("value", "generator")
 """Kinds of change that tell something in the first fetch of a pass."""
 UPDATES = 256
-"""Updates whose learning rate is kept."""
+"""Updates whose learning rate is kept.
+
+Judgement: fewer end before a slow schedule has moved by `policy.RATE_TIE`, more lengthen the
+record."""
 GROUPS = 4
-"""Parameter groups of an optimizer whose rates are kept."""
+"""Parameter groups of an optimizer whose rates are kept.
+
+Judgement: fewer miss a group with its own schedule, more lengthen the record where each layer has
+one."""
 CURRENT = "_gpu_advisor_pass"
 """Attribute of a loader's iterator."""
 FETCHED = "_gpu_advisor_fetches"

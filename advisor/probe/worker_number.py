@@ -35,7 +35,9 @@ SHARING = (ast.Mod, ast.Div, ast.FloorDiv)
 ENDLESS = ("cycle", "count", "repeat")
 """Functions of itertools' without an end."""
 SHOWN = 60
-"""Characters of a condition that a report shows."""
+"""Characters of a condition that a report shows.
+
+Judgement: more break the sentence that quotes it, fewer cut it before what it compares."""
 CONVERSIONS = {"int", "str", "hash", "float", "abs"}
 
 
