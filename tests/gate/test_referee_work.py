@@ -106,7 +106,7 @@ def test_a_clock_that_the_program_patches_moves_no_rate(repo) -> None:
         "    (lambda real: lambda: real() / 4)(each) for each in _clocks\n)\n"
     )
     record = judged(repo, TRAINING, patched + TRAINING, "--keep-if", "50%")
-    assert record["verdict"] == "drop", record
+    assert record["cause"] == "gain-ruled-out", record  # by its rate, and by no other guard
 
 
 @pytest.mark.nightly
@@ -117,4 +117,4 @@ def test_what_a_run_left_is_gone_in_the_next(repo) -> None:
     )
     repo.env.clear()  # the best kind of isolation here: without any, what a run wrote stays
     record = judged(repo, TRAINING, cached + TRAINING, "--keep-if", "50%")
-    assert record["verdict"] == "drop", record
+    assert record["cause"] == "gain-ruled-out", record  # it could write, and found nothing
