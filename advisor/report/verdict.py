@@ -437,7 +437,7 @@ def _faster(tuning: FinishedTuning) -> list[tuple[float, Candidate, Objection | 
             verdict is None or verdict.outcome != "ignored" for verdict in verdicts
         )
         if attempt.request.purpose == "search" and followed:
-            ran.append((state.gain(run, state.original), candidate))
+            ran.append((state.gain_over(state.steady_originals, run), candidate))
     ran.sort(key=lambda each: -each[0])
     threshold = 1 + state.tie_threshold
     return [

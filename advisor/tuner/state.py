@@ -7,6 +7,7 @@ results alone, which is all that resuming and the simulated searches of the test
 
 import math
 import statistics
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Self, TypeGuard
 
@@ -224,9 +225,14 @@ class TunerState:
 
     def gain_over_incumbent(self, run: Run) -> float:
         """Ratio by which `run` is better than the best so far, by the median of its runs."""
+        return self.gain_over(self.incumbent_runs, run)
+
+    def gain_over(self, others: Iterable[Run], run: Run) -> float:
+        """Ratio by which `run` is better than the median of others, as tables tell it."""
         score = self.context.objective.score
-        median = statistics.median(map(score, self.incumbent_runs))
-        return self.context.objective.metric.gain(median, score(run))
+        return self.context.objective.metric.gain(
+            statistics.median(map(score, others)), score(run)
+        )
 
     def is_faster(self, run: Run, than: Run) -> bool:
         """True if `run` beats `than` by more than a tie, or keeps the constraints and `than` not.

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from advisor import numbers
 from advisor.model import Effects, ResultFile, Run
 from advisor.tuner import output_check
 from tests.report.composing import reported
@@ -140,14 +141,19 @@ def test_what_cannot_be_read_is_told_where_it_was_the_same_before() -> None:
 @pytest.mark.parametrize(("files", "taken"), [(lambda batch: batch, True), (lambda _: 1, False)])
 def test_a_batch_that_loses_results_is_not_taken(files, taken, tmp_path) -> None:
     """One file a batch where there was one an item: said with both counts, and not written."""
-    engine = on_formula(load_s=1e-6, files=files)
+    engine = on_formula(load_s=1e-6, files=files, noise=0.08)
     search = formula_search(tmp_path, engine, "batch_size: 1\n", workload={"phase": "test"})
     assert ("batch_size" in search.values) is taken
     if not taken:
         assert "results would be lost" in search.decisions["batch_size"].reason
         report = reported(search, tmp_path)
         assert {each.cause for each in report.left_out} == {"other-results"}
-        assert re.fullmatch(
-            r"batch \d+ was faster \(.*x in one run\) and was not taken: .* lost.",
+        told = re.fullmatch(
+            r"(batch \d+) was faster \((.*x) in one run\) and was not taken: .* lost.",
             report.reason,
         )
+        assert told is not None, report.reason
+        rates = {each.label: each.units_per_s for each in report.trials}
+        ratio = rates[told[1]] / report.before.units_per_s
+        assert told[2] == numbers.ratio(ratio), "as its table has it, and its list of what is left"
+        assert told[2] in {numbers.ratio(each.ratio) for each in report.left_out}
