@@ -190,6 +190,32 @@ def estimate_inside(low: float, high: float, *estimates: float) -> float:
     )
 
 
+MOST_OWN = 0.1
+"""Share of the windows' variance below which they follow their items, and not the runs.
+
+Judgement: of independent windows, eight in each of two runs, one pair in 200 shows as little."""
+
+
+def own_share(groups: Sequence[Sequence[float]]) -> float:
+    """Share of the variance of windows that is each run's own; 1 unless most is common.
+
+    `groups`: values of consecutive windows, by run. Runs of equal items in one order are fast and
+    slow at the same places; what is left without that, and without the means of the runs, is noise.
+    """
+    if len({len(group) for group in groups}) != 1 or len(groups) < 2 or len(groups[0]) < 3:
+        return 1.0
+    centred = [[value - statistics.fmean(group) for value in group] for group in groups]
+    common = [statistics.fmean(window) for window in zip(*centred, strict=True)]
+    total = sum(value**2 for group in centred for value in group) / len(groups)
+    left = sum(
+        (value - shared) ** 2
+        for group in centred
+        for value, shared in zip(group, common, strict=True)
+    ) / (len(groups) - 1)
+    share = left / total if total else 1.0
+    return share if share < MOST_OWN else 1.0
+
+
 BY_LUCK = 4
 """Fewer processes than this may agree by luck, and then tell too small a spread.
 
@@ -202,12 +228,15 @@ def noise_band(groups: Sequence[Sequence[float]]) -> float | None:
 
     A group holds the window rates of one process. The result is twice the standard
     deviation of a process's rate: five of six pairs of equal runs differ by less. Few
-    processes may agree by luck; the spread inside the worst is their floor.
+    processes may agree by luck; the spread inside the worst is their floor. What their
+    windows have in common, one by one, is no part of it: a window of short prompts is fast
+    in each of them.
     """
     logs = [
         logs for group in groups if (logs := [math.log(rate) for rate in group if rate > 0])
     ]
-    floor = [statistics.stdev(g) / math.sqrt(len(g)) for g in logs if len(g) > 1]
+    own = math.sqrt(own_share(logs))
+    floor = [own * statistics.stdev(g) / math.sqrt(len(g)) for g in logs if len(g) > 1]
     spreads = floor if len(logs) < BY_LUCK else []
     if len(logs) > 1:
         means = [statistics.fmean(group) for group in logs]

@@ -29,7 +29,7 @@ from advisor.model import (
     SkipCause,
     leaf_of,
 )
-from advisor.stats import noise_band
+from advisor.stats import noise_band, own_share
 from advisor.tuner import policy
 from advisor.tuner.context import TuningContext
 from advisor.tuner.costs import ProcessCosts
@@ -195,9 +195,13 @@ class TunerState:
 
     @property
     def apart(self) -> str:
-        """How far parts of equal runs were apart: `parts of equal runs were up to 1.35x apart`."""
-        rates = [rate for parts in self.rates_of_parts(self.best) for rate in parts]
-        most = max(rates) / max(min(rates), 1e-9)
+        """How far parts of equal runs were apart: `parts of equal runs were up to 1.35x apart`.
+
+        Parts with the same items, where these and not the runs make them differ.
+        """
+        runs = self.rates_of_parts(self.best)
+        sets = list(zip(*runs, strict=True)) if own_share(runs) < 1 else [sum(runs, ())]
+        most = max(max(rates) / max(min(rates), 1e-9) for rates in sets)
         return f"parts of equal runs were up to {numbers.ratio(most)} apart"
 
     def sigma_of(self, candidate: Candidate) -> float:
