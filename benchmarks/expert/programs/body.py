@@ -51,7 +51,8 @@ class Clock:
     """Items and seconds of all steps, and of the later half of the items.
 
     All steps hold the start of the workers: a second or two, of runs of five to twenty. The later
-    half has the steady rate, which is what a call measures.
+    half, up to its last step, has the steady rate, which is what a call measures: the workers'
+    end is not in it.
     """
 
     def __init__(self) -> None:
@@ -65,7 +66,7 @@ class Clock:
     def stop(self) -> None:
         end = time.monotonic()
         half, since = next(each for each in self.ticks if each[0] >= self.items / 2)
-        later, seconds = self.items - half, end - since
+        later, seconds = self.items - half, self.ticks[-1][1] - since
         print(
             f"clock {self.items} items {end - self.began:.3f} s, {later} items {seconds:.3f} s",
             flush=True,
