@@ -95,8 +95,13 @@ class OpTrace:
         }
 
     def saw(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
-        """Add an operation, unless the loader makes a batch or an earlier one failed."""
-        if self._session.fetching or self._problem is not None:
+        """Add an operation, unless it is ours, the loader makes a batch or an earlier one failed.
+
+        Ours are samples of gradients and the like. On a busy machine two traced steps had them at
+        different places, and no batch could be predicted from the two.
+        """
+        own = self._session.fetching or self._session.looking
+        if own or self._problem is not None:
             return
         try:
             outputs = tensors(result, self._torch)

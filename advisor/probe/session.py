@@ -29,6 +29,22 @@ SEEN = "_gpu_advisor_seen"
 """Attribute of recorded exceptions: what was recorded."""
 
 
+class Unseen:
+    """Context in which what we compute is no work of the program: see `Session.unseen`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._hidden = session.torch._C.DisableTorchFunction()
+
+    def __enter__(self) -> None:
+        self._session.looking += 1
+        self._hidden.__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        self._hidden.__exit__(*raised)
+        self._session.looking -= 1
+
+
 class Patches:
     """Changes to other modules, taken back in the reverse order.
 
@@ -100,7 +116,10 @@ class Session:
         self.boot_time = self.now()
         self.torch: Any = None
         self.unseen: Callable[[], Any] = contextlib.nullcontext
-        """Context in which the program's torch function modes see nothing of ours."""
+        """Context of operations that are ours: neither the program's torch function modes nor the
+        trace of a step see them."""
+        self.looking = 0
+        """Such contexts that are open."""
         self.stacks: Any = None
         self.patches = Patches()
         self.device_patches = Patches()

@@ -9,7 +9,7 @@ import pytest
 from advisor.model import MeasurePlan
 from advisor.probe import cuda_stand_in
 from advisor.probe.op_trace import ATTENTION, CONVOLUTION, GROUPED, MATRIX, OpTrace
-from advisor.probe.session import Session
+from advisor.probe.session import Session, Unseen
 from tests.probe.program import python
 
 torch = pytest.importorskip("torch")
@@ -105,6 +105,20 @@ def test_what_the_loader_does_is_no_work_of_the_step(session) -> None:
     session.fetching = True
     found = traced(session, lambda: torch.zeros(4) + 1)
     assert found["ops"] == found["events"] == []
+
+
+def test_what_the_probe_computes_is_no_work_of_the_step(session) -> None:
+    """Samples of gradients stood in a step that was traced, in one run and not in the next."""
+
+    def work() -> None:
+        with Unseen(session):
+            own = torch.zeros(4) + 1
+            with Unseen(session):
+                assert own.norm() == 2
+            own.clone()
+        torch.ones(2)
+
+    assert [op[4] for op in traced(session, work)["ops"]] == ["ones"]
 
 
 def test_a_card_computes_convolutions_in_tf32_unless_the_program_says_no(session) -> None:
