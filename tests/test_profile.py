@@ -243,6 +243,7 @@ def test_ctrl_c_ends_the_program_and_says_so(project) -> None:
     while not any(TRAIN[1] in words_of(child) for child in tool.children(recursive=True)):
         assert running.poll() is None
         time.sleep(0.05)
+    time.sleep(1.0)  # a signal while the program is being started ends the call without JSON
     running.send_signal(signal.SIGINT)
     stdout, _ = running.communicate(timeout=60)
     assert running.returncode == FAILURE_EXIT_CODES["interrupted"]
