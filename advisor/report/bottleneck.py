@@ -144,11 +144,11 @@ def parts_of_time(runs: Sequence[Run]) -> list[str]:
 def loading_remedy(run: Run, *, more_workers: bool = True) -> str:
     """Means to shorten the waiting, by what the loader alone did with other counts of workers.
 
-    It ran alone with up to as many as CPUs; a larger count is taken for that. More workers are
-    named unless none of more was faster alone, or `more_workers` is False. Fewer are named where
-    they were faster than the present count and all above it: handing an item over may cost more
-    than reading it. None at all is named beside a GPU only if both in turn, loading and computing,
-    are faster than the program is; on CPUs the workers take from the model what they save.
+    The loader ran alone with at most as many workers as CPUs: a program with more is held against
+    the most of those. More workers are named unless larger counts ran alone and were no faster, or
+    `more_workers` is False. Fewer are named where the loader alone was faster with them, since to
+    hand an item over may cost more than to read it. Without any worker the program loads between
+    its steps: that speaks for fewer only if load and step in turn would be faster than it is now.
     """
     alone = {ceiling.workers: ceiling.units_per_s for ceiling in run.ceilings}
     workers = run.effects.workers
@@ -164,7 +164,7 @@ def loading_remedy(run: Run, *, more_workers: bool = True) -> str:
     )
     if without := alone.get(0):
         busy_s = (1 - (run.wait_share or 0.0)) / run.units_per_s
-        if not run.on_gpu or 1 / (busy_s + 1 / without) > run.units_per_s:
+        if 1 / (busy_s + 1 / without) > run.units_per_s:
             fewer.append(without)
     if max(fewer, default=0.0) > max([least, *more]):
         return f"fewer loader workers, {FASTER_LOADING}"

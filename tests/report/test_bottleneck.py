@@ -72,6 +72,7 @@ def test_a_figure_is_the_range_of_equal_runs() -> None:
         ({0: 90.0, 2: 60.0, 4: 60.0}, False, "fewer loader workers, faster"),
         ({0: 90.0, 1: 80.0, 2: 60.0, 4: 60.0}, True, "fewer loader workers, faster"),
         ({0: 70.0, 2: 60.0, 4: 60.0}, True, "Shorter by faster transforms or storage."),
+        ({0: 70.0, 2: 60.0, 4: 60.0}, False, "Shorter by faster transforms or storage."),
         ({0: 40.0, 2: 60.0, 4: 110.0}, False, "more loader workers"),
         ({0: 40.0, 2: 60.0, 4: 62.0}, False, "Shorter by faster transforms or storage."),
         ({0: 40.0, 2: 60.0}, False, "more loader workers"),
