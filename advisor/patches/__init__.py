@@ -10,7 +10,7 @@ from advisor.executor.comparison import UNDER_LOAD
 from advisor.executor.requests import COMMAND_LINE, Program
 from advisor.knobs.registry import REGISTRY
 from advisor.model import Advice, Change, Effects, Run
-from advisor.patches import patches
+from advisor.patches import fields, patches
 from advisor.patches.patches import Edit, file_patch, patch_of
 from advisor.tuner.code_suggestions import is_confirmed
 from advisor.tuner.outcomes import Suggestion
@@ -70,7 +70,7 @@ def place(state: TunerState, program: Program, suggestion: Suggestion) -> Placem
     coded = [change for change in changes if change.in_code]
     arguments = [change for change in coded if REGISTRY[change.kind].switch is None]
     site = seen.loader_site if arguments else seen.model_site if coded else None
-    edits = [*loader_edits(arguments, seen), *switch_edits(coded, suggestion)]
+    edits = [*loader_edits(arguments, seen, program), *switch_edits(coded, suggestion)]
     for file in dict.fromkeys(edit.file for edit in edits):
         of_file = [edit for edit in edits if edit.file == file]
         sure = [edit for edit in of_file if patch_at(program, file, [edit])]
@@ -91,18 +91,37 @@ class PlacedEdit(NamedTuple):
     """None where its place is not certain."""
 
 
-def loader_edits(changes: Sequence[Change], seen: Effects) -> list[PlacedEdit]:
-    """One edit that sets all changed arguments of the measured loader where it is built.
+def loader_edits(
+    changes: Sequence[Change], seen: Effects, program: Program
+) -> list[PlacedEdit]:
+    """Edits that set all changed arguments of the measured loader, each where its value is set.
 
-    Together, since one of them may need another: a loader without workers refuses some.
+    That is where the loader is built, or where the field is set that it reads there. All of them
+    or none, since one may need another: a loader without workers refuses some arguments.
     """
     values = {change.path: change.new for change in changes}
     if not values:
         return []
     file, line = file_and_line(seen.loader_site)
-    words = ", ".join(f"{name}={value!r}" for name, value in values.items())
-    edit = partial(patches.loader_edit, line, values) if line is not None else None
-    return [PlacedEdit(f"`{words}`", file, edit)]
+    words = f"`{', '.join(f'{name}={value!r}' for name, value in values.items())}`"
+    if line is None:
+        return [PlacedEdit(words, file, None)]
+    read = patches.fields_given(program.cwd / file, program.cwd, line, values)
+    edits: list[PlacedEdit] = []
+    for change in changes:
+        if change.path not in read:
+            continue
+        home = fields.sole_home(read[change.path], change.old, program.cwd)
+        if home is None:
+            return [PlacedEdit(words, file, None)]
+        edit = partial(patches.field_edit, read[change.path], change.new)
+        place = home.relative_to(program.cwd).as_posix()
+        edits.append(PlacedEdit(f"`{change.path}={change.new!r}`", place, edit))
+    if rest := {name: value for name, value in values.items() if name not in read}:
+        edits.append(PlacedEdit(words, file, partial(patches.loader_edit, line, rest)))
+    if all(patch_at(program, each.file, [each]) for each in edits):
+        return edits
+    return [PlacedEdit(words, file, None)]
 
 
 def switch_edits(changes: Sequence[Change], suggestion: Suggestion) -> list[PlacedEdit]:

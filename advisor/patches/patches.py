@@ -14,13 +14,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from advisor.config.leaves import Splice, spliced
 from advisor.config.python import Places
 from advisor.knobs.registry import loader_arguments
 from advisor.model import JsonScalar
-from advisor.patches import names
+from advisor.patches import fields, names
+from advisor.patches.fields import Place
 
 LINES = re.compile(r"[^\n]*\n|[^\n]+")
 NO_LINE_END = "\\ No newline at end of file"
@@ -72,10 +72,10 @@ def all_edits(edits: Sequence[Edit], source: PythonFile) -> list[Splice] | None:
     return splices
 
 
-def loader_edit(
+def _given_by(
     line: int, values: Mapping[str, JsonScalar], source: PythonFile
-) -> list[Splice] | None:
-    """Set literals of the DataLoader call at `line`, or of the only TrainingArguments.
+) -> tuple[ast.Call, Mapping[str, str]] | None:
+    """The DataLoader call at `line`, or the only TrainingArguments; and how it spells `values`.
 
     transformers builds its loader inside a method of its Trainer, so the line that was seen is the
     call of that method. The values then belong into the arguments that the file gives it.
@@ -85,7 +85,7 @@ def loader_edit(
     loader_names = _loader_names(source)
     loaders = [call for call in here if last_name(call.func) in loader_names]
     if len(loaders) == 1:
-        return _set_arguments(source, loaders[0], values)
+        return loaders[0], {name: name for name in values}
     called = {last_name(call.func) for call in here}
     phase = "train" if "train" in called else "eval"
     spelled = ARGUMENTS | {"batch_size": f"per_device_{phase}_batch_size"}
@@ -96,7 +96,55 @@ def loader_edit(
         or not values.keys() <= spelled.keys()
     ):
         return None
-    return _set_arguments(source, given[0], {spelled[n]: v for n, v in values.items()})
+    return given[0], {name: spelled[name] for name in values}
+
+
+def loader_edit(
+    line: int, values: Mapping[str, JsonScalar], source: PythonFile
+) -> list[Splice] | None:
+    """Set literals of the call that gives the loader at `line` its arguments."""
+    found = _given_by(line, values, source)
+    if found is None:
+        return None
+    call, spelled = found
+    return _set_arguments(source, call, {spelled[n]: v for n, v in values.items()})
+
+
+def fields_given(
+    path: Path, cwd: Path, line: int, values: Mapping[str, JsonScalar]
+) -> dict[str, str]:
+    """Field that the loader's call at `line` reads for each of `values`, where it reads one.
+
+    `batch_size=config.bs` reads `bs`. No workers at all are left out where the call has what
+    needs some.
+    """
+    source = _read(path, cwd)
+    found = _given_by(line, values, source) if source else None
+    if found is None:
+        return {}
+    call, spelled = found
+    words = dict(zip(POSITIONS, call.args, strict=False))
+    words |= {word.arg: word.value for word in call.keywords if word.arg}
+    if values.get("num_workers") == 0 and (
+        NEEDS_WORKERS & words.keys() or any(word.arg is None for word in call.keywords)
+    ):
+        return {}
+    read = {
+        name: fields.field_of(words[spelled[name]])
+        for name in values
+        if spelled[name] in words
+    }
+    return {name: field for name, field in read.items() if field is not None}
+
+
+def field_edit(field: str, value: JsonScalar, source: PythonFile) -> list[Splice] | None:
+    """Set `field` to `value` at the one place where the file sets it."""
+    places = fields.uses_of(source.tree, field).places
+    if len(places) != 1:
+        return None
+    span = source.places.span(places[0].written)
+    places[0].put(value)
+    return [(*span, repr(value))]
 
 
 def statement_edit(statement: str, source: PythonFile) -> list[Splice] | None:
@@ -168,26 +216,6 @@ def _set_arguments(
             ast.keyword(arg=n, value=ast.Constant(v)) for n, v in missing.items()
         ]
     return splices or None
-
-
-class Place(NamedTuple):
-    """Where an expression stands in the tree: an attribute of a node, or an item of a list."""
-
-    holder: ast.AST | list[ast.expr]
-    key: str | int
-
-    @property
-    def written(self) -> ast.expr:
-        if isinstance(self.holder, list):
-            return self.holder[int(self.key)]
-        expression: ast.expr = getattr(self.holder, str(self.key))
-        return expression
-
-    def put(self, value: JsonScalar) -> None:
-        if isinstance(self.holder, list):
-            self.holder[int(self.key)] = ast.Constant(value)
-        else:
-            setattr(self.holder, str(self.key), ast.Constant(value))
 
 
 def _replaced(source: PythonFile, place: Place, value: JsonScalar) -> ast.expr | None:
@@ -358,17 +386,25 @@ def patch_of(path: Path, cwd: Path, edit: Edit) -> str | None:
     An edit is made twice: in the tree, and as splices of the text, which keep its comments and
     layout. It is shown only where the new text parses into the new tree.
     """
-    try:
-        old = path.read_bytes().decode()
-        source = PythonFile(
-            code=old, tree=ast.parse(old), places=Places(old), path=path, folder=cwd
-        )
-        splices = edit(source)
-        new = spliced(old, splices or [])
-        is_meant = ast.dump(ast.parse(new)) == ast.dump(source.tree)
-    except (OSError, ValueError, SyntaxError):  # a byte order mark, too
+    source = _read(path, cwd)
+    if source is None:
         return None
-    return file_patch(path, old, new, cwd) if is_meant else None
+    try:
+        new = spliced(source.code, edit(source) or [])
+        is_meant = ast.dump(ast.parse(new)) == ast.dump(source.tree)
+    except (ValueError, SyntaxError):
+        return None
+    return file_patch(path, source.code, new, cwd) if is_meant else None
+
+
+def _read(path: Path, cwd: Path) -> PythonFile | None:
+    """A Python file as it is; None if it is none, or begins with a byte order mark."""
+    try:
+        code = path.read_bytes().decode()
+        tree = ast.parse(code)
+    except (OSError, ValueError, SyntaxError):
+        return None
+    return PythonFile(code=code, tree=tree, places=Places(code), path=path, folder=cwd)
 
 
 def file_patch(path: Path, old: str, new: str, cwd: Path) -> str | None:

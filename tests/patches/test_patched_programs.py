@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from advisor.model import JsonScalar, MeasurePlan, Override, Run
-from advisor.patches import patches
+from advisor.patches import fields, patches
 from advisor.patches.patches import patch_of
 from tests.probe import program
 
@@ -67,6 +67,28 @@ loader = DataLoader(Points(), shuffle=True, **options)
 {LOOP}""",
     "transformers": TRANSFORMERS,
 }
+FIELDS = f"""\
+{HEAD}
+import settings
+class Loaders:
+    def __init__(self, config):
+        self.config = config
+    def train(self):
+        return DataLoader(
+            Points(),
+            batch_size=self.config.batch,
+            num_workers=settings.LOADING["workers"],
+        )
+loader = Loaders(settings.defaults()).train()
+{LOOP}"""
+SETTINGS = """\
+from types import SimpleNamespace
+LOADING = {"workers": 0, "pin": False}
+def defaults():
+    config = SimpleNamespace()
+    config.batch = 4  # items
+    return config
+"""
 BATCH = 4
 """In every style."""
 
@@ -127,6 +149,25 @@ def test_what_a_what_if_did_the_patch_does_again(style, tmp_path) -> None:
         assert reading.effects.workers == 1
         assert reading.effects.prefetch_factor == 4
         assert reading.effects.batch == 2 * BATCH
+
+
+def test_fields_of_another_file_are_patched_where_they_are_set(tmp_path) -> None:
+    """The patched program runs with what was tried: the field was the one that the loader reads."""
+    work = repository(tmp_path, FIELDS)
+    (work / "settings.py").write_text(SETTINGS)
+    values = {"num_workers": 1, "batch_size": 2 * BATCH}
+    tried = measured(work, **values)
+    name, _, line = (tried.effects.loader_site or "").rpartition(":")
+    read = patches.fields_given(work / name, work, int(line), values)
+    assert read == {"num_workers": "workers", "batch_size": "batch"}
+    for argument, old in (("num_workers", 0), ("batch_size", BATCH)):
+        home = fields.sole_home(read[argument], old, work)
+        assert home == work / "settings.py"
+        edit = partial(patches.field_edit, read[argument], values[argument])
+        apply(work, patch_of(home, work, edit))
+    assert "config.batch = 8  # items" in (work / "settings.py").read_text()
+    after = measured(work)
+    assert (after.effects.workers, after.effects.batch) == (1, 2 * BATCH)
 
 
 def test_the_autocast_that_was_tried_the_patch_does_again(tmp_path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from advisor.patches import fields
 from advisor.patches.patches import (
     all_edits,
     autocast_edit,
@@ -228,3 +229,51 @@ def test_a_constant_that_another_file_reads_keeps_its_value(case, tmp_path) -> N
     patch = patched(tmp_path, "workers", "W = 0\nl = DataLoader(ds, num_workers=W)\n")
     assert ("+W = 2" in patch.split("\n")) is changes
     assert ("num_workers=2" in patch) is not changes
+
+
+SET = {
+    "a field": "config.size = 4\n",
+    "a field of a class": "class Config:\n    size: int = 4\n",
+    "a name of a module": "size = 4\n",
+    "a keyword": "config = Config(size=4)\n",
+    "a key": 'config = {"size": 4}\n',
+    "a key that is set": 'config["size"] = 4\n',
+}
+READ = (
+    "loader = DataLoader(data, batch_size=config.size)\n",
+    'loader = DataLoader(data, batch_size=config["size"])\n',
+)
+OTHERWISE = {
+    "another value": "config.size = 8\n",
+    "the same value": "config.size = 4\n",
+    "one that is computed": "config.size = f()\n",
+    "one that is added to": "config.size += 1\n",
+    "a second reader": "steps = len(data) // config.size\n",
+    "a parameter": "def f(size=4):\n    self.size = size\n",
+    "an option": 'parser.add_argument("--size", type=int, default=4)\n',
+    "a text": 'setattr(config, "size", f())\n',
+    "a property": "class Other:\n    def size(self):\n        return 4\n",
+    "an import": "from other import size\n",
+    "an unpacking": "config.size, b = f()\n",
+}
+
+
+@pytest.mark.parametrize("read", READ, ids=["attribute", "item"])
+@pytest.mark.parametrize("case", SET)
+def test_a_field_set_once_and_read_once_has_one_home(case, read, tmp_path) -> None:
+    """However it is set: by a statement, a class, a keyword or a dictionary, in another file."""
+    (tmp_path / "train.py").write_text(read + "x = DataLoader(data, size=100)\n")
+    (tmp_path / "settings.py").write_text(SET[case])
+    assert fields.sole_home("size", 4, tmp_path) == tmp_path / "settings.py"
+    assert fields.sole_home("size", 8, tmp_path) is None
+    assert fields.sole_home("size", True, tmp_path) is None
+
+
+@pytest.mark.parametrize("case", OTHERWISE)
+def test_a_field_that_may_be_set_or_read_otherwise_has_none(case, tmp_path) -> None:
+    """In any file of the program: what was tried is one loader, and its value was seen."""
+    (tmp_path / "train.py").write_text(READ[0])
+    (tmp_path / "settings.py").write_text(SET["a field"])
+    assert fields.sole_home("size", 4, tmp_path) is not None
+    (tmp_path / "other.py").write_text(OTHERWISE[case])
+    assert fields.sole_home("size", 4, tmp_path) is None
