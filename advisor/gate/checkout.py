@@ -314,7 +314,7 @@ def _link(head: Checkout, paths: Sequence[str], base_cwd: Path) -> None:
 
 
 LOADED_BYTES = 16 << 20
-"""Largest list of loaded files, in bytes, that is read; a longer one counts as none.
+"""Largest list of loaded files, in bytes, that is read; of a longer one no file is checked.
 
 Judgement: 10,000 entries of 400 bytes have 4 MB. Smaller leaves a large program unchecked, larger
 lets a run that is not trusted fill our memory."""
@@ -393,7 +393,8 @@ def loaded(scratch: Path, top: Path, between: Difference) -> LoadedEntry:
     foreign: list[str] = []
     changed: dict[str, str] = {}
     copies = between.by_content
-    for how, path, digest in _lines(scratch):
+    lines, cut = _lines(scratch)
+    for how, path, digest in _entries(lines):
         if any(Path(path).is_relative_to(folder) for folder in (PROBE, *between.shared)):
             continue  # ours, or shared on purpose
         around = [each for each in between.tops.values() if Path(path).is_relative_to(each)]
@@ -407,7 +408,8 @@ def loaded(scratch: Path, top: Path, between: Difference) -> LoadedEntry:
                 changed[inside] = digest[:HASH_CHARS]
         elif digest and (copied := copies.get((PurePath(path).name, digest))):
             changed.setdefault(copied, digest[:HASH_CHARS])
-    return LoadedEntry(foreign=sorted(set(foreign))[:FOREIGN_KEPT], changed=changed)
+    kept = sorted(set(foreign))[:FOREIGN_KEPT]
+    return LoadedEntry(foreign=kept, changed=changed, cut=cut)
 
 
 def why_same_code(program: ProgramEntry) -> str | None:
@@ -444,10 +446,19 @@ def left_file(scratch: Path, name: str, limit_bytes: int) -> bytes | None:
     return None
 
 
-def _lines(scratch: Path) -> Iterator[tuple[str, str, str | None]]:
+def _lines(scratch: Path) -> tuple[list[bytes], bool]:
+    """Lines of the list of files that a run left, and whether they are not all of it."""
+    name = f"probe/{FILE}"
+    data = left_file(scratch, name, LOADED_BYTES)
+    if data is None:  # none was left, or it is too long
+        return [], os.path.lexists(scratch / name)
+    lines = data.splitlines()
+    return lines[:LOADED_FILES], len(lines) > LOADED_FILES
+
+
+def _entries(lines: Sequence[bytes]) -> Iterator[tuple[str, str, str | None]]:
     """Kind, absolute path and SHA-256 of each reported file."""
-    data = left_file(scratch, f"probe/{FILE}", LOADED_BYTES) or b""
-    for line in data.splitlines()[:LOADED_FILES]:
+    for line in lines:
         try:
             entry = reading.from_json(line)
             how, path, digest = entry["how"], entry["path"], entry["sha256"]

@@ -81,6 +81,8 @@ class LoadedEntry(Part):
     """Files of the other arm's checkout, relative to it."""
     changed: dict[str, str] = Field(default_factory=dict)
     """Loaded files that differ between the arms, by path: first 16 digits of the SHA-256."""
+    cut: bool = False
+    """True if the run reported more files than are looked at."""
 
 
 class RunEntry(Part):

@@ -369,6 +369,12 @@ def matched(
         yield FigureComparison(
             workload=workload, program=program, threshold=threshold, rates=rates
         )
+    long = [arm for arm in ARMS if any(run.loaded and run.loaded.cut for run in runs[arm])]
+    if long:
+        yield (
+            f"{program.name}: {' and '.join(long)} loaded too many files: not all were checked "
+            "for code of the other arm"
+        )
     for name in sorted(unused):
         yield f"gpu-advisor.toml bounds {name!r}, which was not compared"
 

@@ -9,9 +9,11 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from gate_examples import around, program_of, record_of
 
-from advisor.gate.checkout import Checkout, difference
-from advisor.gate.schema import Revision
+from advisor.gate.checkout import LOADED_FILES, Checkout, Difference, difference, loaded
+from advisor.gate.schema import LoadedEntry, Revision
+from advisor.probe.origins import FILE
 from tests.gate.repos import WARM_UPS, Gated
 
 MODEL = "RATE = {}\n"
@@ -128,3 +130,28 @@ def test_a_link_that_leads_out_is_compared_by_its_target(repo) -> None:
     changed = difference(*arms).changed
     assert changed["link"]["head"] == sha256(str(repo.out / "key").encode()).hexdigest()
     assert changed["inside"]["head"] == sha256(b"1").hexdigest()
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_files_beyond_those_looked_at_are_told(tmp_path, more) -> None:
+    """Their list was cut in silence: code of the other arm behind its end looked like none."""
+    (tmp_path / "probe").mkdir()
+    entry = json.dumps({"how": "ran", "path": "/x/a.py", "sha256": None})
+    (tmp_path / "probe" / FILE).write_text(f"{entry}\n" * (LOADED_FILES + more))
+    between = Difference(tops={"base": tmp_path / "base", "head": tmp_path / "head"}, changed={})
+    assert loaded(tmp_path, tmp_path / "head", between).cut is bool(more)
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_the_record_says_where_not_all_files_were_looked_at(cut) -> None:
+    """The verdict stays, and the note names the arm."""
+    program = program_of(around(100), around(100))
+    seen = LoadedEntry(cut=cut)
+    pairs = [
+        pair.model_copy(update={"head": pair.head.model_copy(update={"loaded": seen})})
+        for pair in program.pairs
+    ]
+    program = program.model_copy(update={"pairs": pairs})
+    told = [note for note in record_of(program).notes if "for code of the other arm" in note]
+    assert len(told) == cut
+    assert all("head loaded too many files:" in note for note in told)
