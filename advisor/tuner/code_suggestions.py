@@ -6,6 +6,7 @@ stack is compared as a whole: one number for what the user is asked to write. Wh
 taken off from its end.
 """
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,18 +15,20 @@ from advisor import knobs, numbers
 from advisor.executor.requests import ABTest, Variant
 from advisor.knobs.registry import REGISTRY, KnobSpec, switches
 from advisor.knobs.tree import number_of
-from advisor.model import Change, DecisionCause, JsonScalar, Run
+from advisor.model import Candidate, Change, DecisionCause, JsonScalar, Run
 from advisor.tuner import policy, reserves
 from advisor.tuner.baseline import phase_of_program
 from advisor.tuner.confirm import memory_caveat, objection, wanted_rounds
 from advisor.tuner.context import Source
 from advisor.tuner.effects import alters_training, is_only_suggested, training_note
+from advisor.tuner.moves import with_value
 from advisor.tuner.outcomes import Suggestion, Task
 from advisor.tuner.search import (
     is_turn_of,
     leave_out,
     tune_all_workers,
     tune_batch_and_workers,
+    worker_knobs,
 )
 from advisor.tuner.stages import Stage, make_request, run_comparison
 from advisor.tuner.state import TunerState, change_of, key_of
@@ -60,7 +63,10 @@ def suggest_changes(state: TunerState) -> Stage:
     )
     state = with_process(state, tried)
     last = tuning(each for each in tried if each.kind == "compile" and not launches)
-    quick = tuning(each for each in tried if each.kind != "compile" or launches)
+    quick = [
+        *tuning(each for each in tried if each.kind != "compile" or launches),
+        tune_threads_beside_a_worker,
+    ]
     batches = (tune_length_grouping, tune_batch_and_workers)
     if any(is_only_suggested(state, knob) for knob in state.tunable("batch_size")):
         stages = (tune_all_workers, tune_loader, *quick, *batches, *last)
@@ -104,6 +110,33 @@ def tune_switch(state: TunerState, spec: KnobSpec) -> Stage:
     for knob in state.tunable(spec.kind):
         if state.in_code(knob):
             state = yield from try_values(state, knob, values_of(state, spec))
+    return state
+
+
+def tune_threads_beside_a_worker(state: TunerState) -> Stage:
+    """Try one worker and one torch thread less together, where each alone would be slower.
+
+    A program that computes on all CPUs and loads between its steps waits with all of them. A worker
+    alone takes the CPUs that the step computes on, and fewer threads alone leave them idle.
+    """
+    run, cpus = state.incumbent_run, state.context.cpus
+    shares_cpus = state.waits and state.computes_on_cpus and run.effects.workers == 0
+    if not shares_cpus or cpus < 2 or (run.effects.world_size or 1) > 1:
+        return state
+    for workers, threads in itertools.product(
+        worker_knobs(state), state.tunable("threads")
+    ):
+        beside = with_value(state, workers, 1)
+        if isinstance(beside, Candidate):
+            tried = yield from try_values(replace(state, best=beside), threads, [cpus - 1])
+            if tried.best.key != beside.key:
+                return tried
+            state = replace(
+                tried,
+                best=state.best,
+                verdicts=state.verdicts,  # on one thread by itself
+                near_misses=state.near_misses,
+            )
     return state
 
 
@@ -286,12 +319,16 @@ def compare(state: TunerState, suggestion: Suggestion, share_s: float) -> Stage:
     variant = suggestion.variant
     round_s = reserves.round_s(state) + policy.ROUND_FACTOR * variant.extra_s
     wanted = wanted_rounds(state, state.best, suggestion.gain)
-    # without the margin of a round: nothing comes after, and a cut keeps the whole rounds
+    # without the margin of a round: a cut keeps the whole rounds
     fitting = int(policy.ROUND_FACTOR * state.remaining_s / round_s)
     rounds = min(wanted, max(policy.GOOD_ROUNDS, int(share_s / round_s)), fitting)
     task = Task("comparison", suggestion.title)
     if rounds < policy.FEWEST_ROUNDS:
         return state.skip(task, policy.FEWEST_ROUNDS * round_s, matters=False)
+    if share_s >= state.remaining_s:
+        # Nothing comes after: the rounds end with the budget, not with what was foreseen of it. A
+        # first compilation is foreseen for each round, and later ones find most of it on the disk.
+        rounds = wanted
     ab_test = ABTest(
         purpose="whatif",
         requests=(

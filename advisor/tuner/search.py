@@ -91,6 +91,8 @@ class Grid:
     """Relative standard deviation between equal processes."""
     most: int
     """Largest batch that may be tried."""
+    on_cpus: bool = False
+    """The model computes on the CPUs of the workers."""
     stop: Ended = FLAT
     """Why no larger batch is tried."""
     cut_short: bool = False
@@ -107,7 +109,7 @@ class Grid:
 
     def forecast(self, point: GridPoint) -> Forecast:
         """Rate that the model expects at a point."""
-        model = fitted(self.points, self.loads, self.sigma)
+        model = fitted(self.points, self.loads, self.sigma, on_cpus=self.on_cpus)
         return model.at(batch_of(point), point.workers)
 
     def without(self, point: GridPoint, why: str, *, larger: bool | None = None) -> Self:
@@ -365,6 +367,7 @@ def start_grid(state: TunerState, batch: Knob | None, workers: Knob | None) -> G
         loads=tuple(sorted(loads)),
         sigma=state.noise / 2,  # noise is twice the standard deviation
         most=largest_batch(state, state.incumbent_run, start.batch),
+        on_cpus=state.computes_on_cpus,
     )
     return outside_constraint(state, grid, start, state.incumbent_run)
 
@@ -569,8 +572,9 @@ def most_promising(state: TunerState, grid: Grid) -> tuple[GridPoint | None, flo
     4. Fewer workers than the best has, if they may tie (`fewer_workers`).
     5. The best waits for most of its time, and more workers never ran: the most promising number
        of them (`unchecked_workers`).
+    6. The best has workers on the CPUs that compute, and none at all never ran (`no_workers`).
 
-    By rules 2 to 5 a point is worth seeing with no gain expected of it, which is told as 0.
+    By rules 2 to 6 a point is worth seeing with no gain expected of it, which is told as 0.
     """
     ran = {point: worth(state, grid, point) for point in allowed_points(state, grid)}
     top = max((forecast.log_rate for forecast in ran.values()), default=NOTHING_RAN)
@@ -598,6 +602,7 @@ def most_promising(state: TunerState, grid: Grid) -> tuple[GridPoint | None, flo
         or one_knob_alone(state, grid, new, level, ran[level])
         or fewer_workers(state, grid, new, level, top)
         or unchecked_workers(grid, new, level)
+        or no_workers(grid, new, level)
     )
     return point, 0.0
 
@@ -703,6 +708,19 @@ def unchecked_workers(
     return max(more, key=lambda point: (new[point].log_rate, -point.workers), default=None)
 
 
+def no_workers(
+    grid: Grid, new: Mapping[GridPoint, Forecast], level: GridPoint
+) -> GridPoint | None:
+    """The batch of `level` without workers, where the model computes on their CPUs; else None.
+
+    That a worker takes from the step what it saves in waiting shows in no run that has one. The
+    loader alone does not tell it either: then nothing computes. Once a run without any is there,
+    the model knows (`throughput_model.CROWDINGS`).
+    """
+    alone = GridPoint(level.batch, 0)
+    return alone if may_take_cpus(grid) and alone in new else None
+
+
 def upper_end(forecast: Forecast) -> Forecast:
     """The forecast as fast as may be hoped: by one standard deviation."""
     return forecast._replace(log_rate=forecast.log_rate + forecast.sd)
@@ -793,10 +811,18 @@ def grid_points(state: TunerState, grid: Grid) -> list[GridPoint]:
     limit_gib = state.context.memory_limit_gib
     batches = [b for b in batches if b <= most and expected_gib(grid.runs, b) <= limit_gib]
     counts = {workers}
-    if grid.knobs[1] is not None and not (grid.workers_stop or never_waits(grid)):
-        counts |= worker_counts(state, workers)
+    if grid.knobs[1] is not None and not grid.workers_stop:
+        if not never_waits(grid):
+            counts |= worker_counts(state, workers)
+        elif may_take_cpus(grid):
+            counts |= {0}
     points = [GridPoint(b, count) for b in {*batches, batch} for count in sorted(counts)]
     return [point for point in points if point not in {*grid.refused, *grid.runs}]
+
+
+def may_take_cpus(grid: Grid) -> bool:
+    """True if workers may take the CPUs that the model computes on: no run without any told."""
+    return grid.on_cpus and all(point.workers for point in grid.runs)
 
 
 def never_waits(grid: Grid) -> bool:

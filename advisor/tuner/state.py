@@ -157,6 +157,14 @@ class TunerState:
         return (self.incumbent_run.wait_share or 0.0) > policy.MIN_WAIT_SHARE
 
     @property
+    def computes_on_cpus(self) -> bool:
+        """True if the best so far computes on the CPUs that loader workers use, too."""
+        device = self.incumbent_run.effects.device or (
+            "cuda" if self.context.has_gpu else "cpu"
+        )
+        return device.startswith("cpu")
+
+    @property
     def copies(self) -> bool:
         """True if copies to a GPU take time, which pinned memory shortens."""
         return (self.incumbent_run.shares.host_to_device or 0.0) > policy.MIN_WAIT_SHARE

@@ -2,7 +2,8 @@
 
 A step costs a launch and each unit's compute. Loading costs each unit: beside the step with
 workers, else before it. That form has three unknowns, so that two or three runs already say where
-the rate levels off; a general surface would need a run at each point.
+the rate levels off; a general surface would need a run at each point. Two more are thought of only
+once runs show them: compute that grows with the batch, and workers that take the step's CPUs.
 
 How a step splits into launch and compute is not fitted but weighed: each split of a grid counts by
 how well it explains the runs. Where runs leave several, forecasts differ, and their spread is what
@@ -30,8 +31,24 @@ GROWTHS = (0.0, 0.15, 0.3)
 
 Record: benchmarks/results/tables-cpu2.md, `surfaces`: with 0 alone 20 of 40 searches of reviews
 ended beside its best batches, and with these 5."""
+CROWDINGS = (
+    (0.0, 0.0),
+    *((share, share) for share in (0.1, 0.2, 0.4, 0.8, 1.6)),
+    *((share, 0.0) for share in (0.1, 0.2, 0.4, 0.8, 1.6)),
+)
+"""Shares by which the first worker and each further one lengthen a step, where they take CPUs that
+it computes on. Further ones need not: together they load as much as one that keeps up.
+
+Record: emberformer on two CPUs with two torch threads: one worker makes a step of 32 windows 2.2
+times as long, two 3.4 times. Without these, the curve took one worker for the best, while the run
+without any was 1.2 times as fast."""
 SLOWER_SIGMAS = 1.0
 """Standard deviations by which a larger batch must be slower before a growth is thought of."""
+CROWDED_SIGMAS = 3.0
+"""Standard deviations by which a step beside more workers must be longer before a crowding is.
+
+Record: `benchmarks.search_quality --noise 0.1`: with one, and on a card, too, chance shows it to
+programs without any, and what is chosen of them loses half a point."""
 ERROR_NEAR = 0.02
 """Relative error of the two-cost form at measured points, beside the noise of processes."""
 ERROR_FAR = 0.04
@@ -98,23 +115,31 @@ class _Split(NamedTuple):
     """Launch over the compute of the first batch."""
     growth: float
     """One of GROWTHS."""
+    crowding: tuple[float, float]
+    """One of CROWDINGS."""
     log_step_s: float
-    """Logarithm of the seconds of a step at the first batch."""
+    """Logarithm of the seconds of a step at the first batch, without workers."""
 
 
 class ThroughputModel:
     """Forecasts of the rate at any batch and number of workers, from the runs so far."""
 
     def __init__(
-        self, points: tuple[Point, ...], loader: tuple[tuple[int, float], ...], sigma: float
+        self,
+        points: tuple[Point, ...],
+        loader: tuple[tuple[int, float], ...],
+        sigma: float,
+        *,
+        on_cpus: bool = False,
     ) -> None:
         """Fit the points by loader rate and noise.
 
         `loader`: its units/s alone by workers; empty: no cost. `sigma`: relative standard
-        deviation between equal processes.
+        deviation between equal processes. `on_cpus`: steps compute on the workers' CPUs.
         """
         self._first = points[0].batch
         self._loader = loader
+        self._on_cpus = on_cpus
         self._sigma = math.hypot(sigma, ERROR_NEAR)
         self._splits = self._weighed(points)
         self._residuals = [
@@ -143,13 +168,16 @@ class ThroughputModel:
         """Every split of the grid with its weight: its likelihood, so that all sum to 1."""
         fits = []
         growths = GROWTHS if self._falls(points) else GROWTHS[:1]
-        for launch, growth in itertools.product(SPLITS, growths):
+        is_crowded = self._on_cpus and self._crowds(points)
+        crowdings = CROWDINGS if is_crowded else CROWDINGS[:1]
+        for launch, growth, crowding in itertools.product(SPLITS, growths, crowdings):
             shape = [
                 math.log(point.step_s)
                 - _log_share(launch, growth, point.batch / self._first)
+                - math.log(_longer(crowding, point.workers))
                 for point in points
             ]
-            split = _Split(launch, growth, statistics.fmean(shape))
+            split = _Split(launch, growth, crowding, statistics.fmean(shape))
             belief = sum(
                 _log_student(log_step_s - split.log_step_s, self._sigma)
                 for log_step_s in shape
@@ -170,6 +198,14 @@ class ThroughputModel:
             if small.batch < large.batch and small.workers == large.workers
         )
 
+    def _crowds(self, points: tuple[Point, ...]) -> bool:
+        """True if a step of as many units took longer beside more workers."""
+        return any(
+            math.log(more.step_s / fewer.step_s) > CROWDED_SIGMAS * self._sigma
+            for fewer, more in itertools.permutations(points, 2)
+            if fewer.batch == more.batch and fewer.workers < more.workers
+        )
+
     def _mean(self, batch: float, workers: int) -> tuple[float, float]:
         """Mean and variance of the splits' logarithms of the rate at a point."""
         rates = [
@@ -183,6 +219,7 @@ class ThroughputModel:
         """Logarithm of the rate: a batch loads beside the step with workers, else before it."""
         share = _log_share(split.launch, split.growth, batch / self._first)
         step_s = math.exp(split.log_step_s + share)
+        step_s *= _longer(split.crowding, workers)
         load_s = batch / _between(self._loader, workers) if self._loader else 0.0
         return math.log(batch / (max(step_s, load_s) if workers else step_s + load_s))
 
@@ -201,6 +238,12 @@ def _closeness(point: Point, batch: float, workers: int) -> float:
 def _log_share(launch: float, growth: float, batches: float) -> float:
     """Logarithm of a step's time over that of the first batch; `batches`: the batch over that."""
     return math.log((launch + batches ** (1 + growth)) / (launch + 1))
+
+
+def _longer(crowding: tuple[float, float], workers: int) -> float:
+    """Times as long as a step takes beside so many workers."""
+    first, further = crowding
+    return 1 + first * min(workers, 1) + further * max(workers - 1, 0)
 
 
 def _log_student(error: float, scale: float) -> float:

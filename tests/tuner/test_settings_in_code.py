@@ -1,7 +1,8 @@
 """Values that stand in the code are searched, proven and told as those of a config are."""
 
 import subprocess
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from advisor.model import (
 from advisor.patches import proven_advice
 from tests.report.composing import reported
 from tests.runs import a_failure
-from tests.support.simulator.engine import RecordedEngine, Values
+from tests.support.simulator.engine import Noise, RecordedEngine, Values
 from tests.support.simulator.formula import Formula
 from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
 from tests.tuner.configs import GUARD, TEST
@@ -116,6 +117,35 @@ def test_switches_of_torch_come_on_top_of_the_loader_as_one_patch(tmp_path) -> N
         "with torch.autocast(",
     ):
         assert line in code
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedCpus(Formula):
+    """Two CPUs: a worker beside two threads is slower, one thread alone too, and both are not."""
+
+    def rate(self, values: Values, switches: Sequence[str] = ()) -> float:
+        has_worker, one_thread = bool(values.get("num_workers")), "threads=1" in switches
+        factor = {(True, False): 0.5, (False, True): 0.8}
+        return super().rate(values) * factor.get((has_worker, one_thread), 1.0)
+
+
+def test_a_worker_and_one_thread_less_are_tried_together(tmp_path) -> None:
+    """Each alone is slower where all CPUs compute, and wait, and compute again."""
+    work = repository(tmp_path)
+    (work / "train.py").write_text(f"{CODE}out = model(batch)\n")
+    seen = {"device": "cpu", "threads": 2, "model_site": "train.py:4", **CALL["observed"]}
+    surface = SharedCpus(
+        load_s=3e-4, launch_s=0.0, unit_s=1e-3, coded={"num_workers": 0}, process_s=5.0,
+        observed=seen, switches={"threads=1": 1.0}, step_kind="optimizer step",
+    )  # fmt: skip
+    engine = RecordedEngine(surface, noise=Noise(between=0.02), seed=1)
+    search = formula_search(work, engine, "lr: 0.1\n", budget_s=600.0, cpus=2, gpu=False)
+    assert {"num_workers": 1, "threads": 1}.items() <= advised(search).items()
+    (advice,) = proven_advice(search.state, search.executor.program)
+    subprocess.run(["git", "apply", "-"], input=advice.patch, text=True, cwd=work, check=True)
+    code = (work / "train.py").read_text()
+    assert "num_workers=1" in code
+    assert "torch.set_num_threads(1)" in code
 
 
 def test_a_batch_of_the_config_and_workers_in_the_code_are_one_stack(tmp_path) -> None:

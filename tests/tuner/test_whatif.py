@@ -389,8 +389,8 @@ def test_a_gain_within_the_tie_is_compared_where_nothing_else_was_proven(tmp_pat
 
 def test_a_comparison_that_the_budget_shortened_is_a_next_step(tmp_path) -> None:
     """Faster in too few rounds to prove it; the budget that holds the rest is named."""
-    engine = computing(observed=ON_CUDA, switches={"cudnn_benchmark": 1.3}, noise=0.12, seed=3)
-    search = formula_search(tmp_path, engine, CONFIG, budget_s=22)
+    engine = computing(observed=ON_CUDA, switches={"cudnn_benchmark": 1.25}, noise=0.12, seed=3)
+    search = formula_search(tmp_path, engine, CONFIG, budget_s=18)
     assert not advice_of(search)
     report = reported(search, tmp_path)
     assert report.next_actions[0].startswith("Prove cudnn_benchmark: 1.")
