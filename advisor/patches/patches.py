@@ -200,7 +200,8 @@ def _set_arguments(
     arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
     ends = [source.places.span(argument)[1] for argument in arguments]
     splices: list[Splice] = []
-    missing = {name: value for name, value in values.items() if name not in places}
+    # None is the same as not given
+    missing = {n: v for n, v in values.items() if n not in places and v is not None}
     for name in (name for name in values if name in places):
         written = _replaced(source, places[name], values[name])
         if written is None:
@@ -241,7 +242,7 @@ def _replaced(source: PythonFile, place: Place, value: JsonScalar) -> ast.expr |
 
 
 def _override(
-    source: PythonFile, splat: ast.keyword, values: dict[str, JsonScalar]
+    source: PythonFile, splat: ast.keyword, values: Mapping[str, JsonScalar]
 ) -> list[Splice]:
     """Override names that may be in `options`: `**{**options, "num_workers": 4}`."""
     start, end = source.places.span(splat.value)

@@ -244,6 +244,7 @@ def title_of(moved: Sequence[Change]) -> str:
         f"{change.path}={change.new!r}"
         for change in coded
         if REGISTRY[change.kind].switch is None
+        and change.new is not None  # None: not given
     ]
     parts += [", ".join(written)] if written else []
     parts += [f"DataLoader arguments: {', '.join(arguments)}"] if arguments else []

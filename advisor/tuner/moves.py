@@ -30,11 +30,13 @@ def with_value(
     if held := next(filter(state.keeps, moved), None):
         return knobs.InvalidChange(reason=f"{held.path} would move along, and {KEPT}")
     change = change_of(state.best, knob)
-    if change is not None and value == knob.value:
-        # back at the config's own value: what the present one had moved along goes back, too
+    if change is not None:
+        # what the present value had moved along, and this one does not, goes back
         present = move(change.new, beside, beyond=True)
         along = () if isinstance(present, knobs.InvalidChange) else present
-        moved = (*moved, *(replace(each, new=each.old) for each in along))
+        stays = {each.path for each in moved}
+        back = (replace(each, new=each.old) for each in along if each.path not in stays)
+        moved = (*moved, *back)
     return state.best.with_changes(*moved)
 
 

@@ -204,6 +204,21 @@ def test_only_what_was_meant_is_edited(edit, before, after, tmp_path) -> None:
     assert found == after.replace("@", "num_workers=2, pin_memory=True")
 
 
+def test_an_argument_of_none_is_only_written_where_one_is_given(tmp_path) -> None:
+    """None is what a DataLoader takes for one that is not given: without workers it must be so."""
+    values = {"num_workers": 0, "prefetch_factor": None}
+    for number, (given, expected) in enumerate(
+        {
+            "DataLoader(ds, num_workers=4)": "DataLoader(ds, num_workers=0)",
+            "DataLoader(ds)": "DataLoader(ds, num_workers=0)",
+        }.items()
+    ):
+        file = tmp_path / f"{number}.py"
+        file.write_text(f"l = {given}\n")
+        patch = patch_of(file, tmp_path, partial(loader_edit, 1, values))
+        assert f"+l = {expected}" in patch.split("\n")
+
+
 @pytest.mark.parametrize(("edit", "code"), UNCERTAIN)
 def test_where_the_place_is_not_certain_there_is_no_patch(edit, code, tmp_path) -> None:
     """Unknown arguments, shared lines, names of unknown origin, and what the code sets itself."""

@@ -94,6 +94,8 @@ def test_what_moved_along_goes_back_with_the_knob() -> None:
     none = candidate(BEGUN, "num_workers", 0)
     assert set_by(none) == {"num_workers": 0, "prefetch_factor": None}
     assert candidate(replace(BEGUN, best=none), "num_workers", 2) == Candidate()
+    one = candidate(replace(BEGUN, best=none), "num_workers", 1)
+    assert set_by(one) == {"num_workers": 1}, "what no workers had taken along goes back with some"
 
 
 def candidate(now: TunerState, kind: str, value: int) -> Candidate:
