@@ -6,7 +6,9 @@ finish fewer prompts. What a call was given tells where a generation begins:
 
     prefill      the prompt goes in whole, every later token alone: lengths 12 1 1 1 12 1 1
     growth       without a cache, or by its mask, each call is longer by one: 12 13 14 12 13
-    position     single tokens whose position grows by one, and begins anew
+    position     single tokens whose position grows by one, and begins anew. The row at which a
+                 slice begins in an array is none: single items that are taken from it, one by
+                 one, are items
 
 A generation is finished once the next one begins, or the program ends.
 """
@@ -16,7 +18,7 @@ from itertools import accumulate, pairwise
 
 from advisor.analysis.events import ForwardCall
 from advisor.analysis.step_series import most_common
-from advisor.probe.recorder import LENGTH
+from advisor.probe.recorder import LENGTH, ROW
 
 # By judgement: a share and not all, as a generation may be cut off or begin in between.
 FEWEST_TOKENS = 4
@@ -41,7 +43,7 @@ def starts(given: Sequence[Mapping[str, float]]) -> list[int] | None:
             return begun
     if any(most_common(values) == 1.0 for values in lengths.values()):
         for name, values in series.items():
-            if name not in lengths and (begun := _growths(values)) is not None:
+            if not name.endswith((LENGTH, ROW)) and (begun := _growths(values)) is not None:
                 return begun
     return None
 

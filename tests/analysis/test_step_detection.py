@@ -512,6 +512,17 @@ def test_slices_of_one_array_are_its_items() -> None:
     assert detected(log).counted == "row of a forward"
 
 
+def test_single_rows_taken_from_an_array_one_by_one_are_no_tokens() -> None:
+    """A picture of 4,096 tiles, a tile at a time, was one sequence of 4,096 tokens.
+
+    A larger batch of them was then counted in another way, and a gain of 17x was not tried.
+    """
+    log = log_with(loaders=0)
+    forwards(log, [{"0.length": 1.0, "0.row": float(k % 20)} for k in range(40)])
+    log.calls = [each._replace(items=1.0) for each in log.calls]
+    assert detected(log).counted == "slice"
+
+
 def test_a_loader_without_a_modules_call_has_loaded_samples() -> None:
     """Nothing shows that they were worked on."""
     log = log_with()
