@@ -93,6 +93,8 @@ class Grid:
     """Largest batch that may be tried."""
     on_cpus: bool = False
     """The model computes on the CPUs of the workers."""
+    items: float = math.inf
+    """Units of one pass over the data."""
     stop: Ended = FLAT
     """Why no larger batch is tried."""
     cut_short: bool = False
@@ -109,7 +111,7 @@ class Grid:
 
     def forecast(self, point: GridPoint) -> Forecast:
         """Rate that the model expects at a point."""
-        model = fitted(self.points, self.loads, self.sigma, on_cpus=self.on_cpus)
+        model = fitted(self.points, self.loads, self.sigma, items=self.items)
         return model.at(batch_of(point), point.workers)
 
     def without(self, point: GridPoint, why: str, *, larger: bool | None = None) -> Self:
@@ -368,6 +370,7 @@ def start_grid(state: TunerState, batch: Knob | None, workers: Knob | None) -> G
         sigma=state.noise / 2,  # noise is twice the standard deviation
         most=largest_batch(state, state.incumbent_run, start.batch),
         on_cpus=state.computes_on_cpus,
+        items=state.original.effects.data_items or math.inf,
     )
     return outside_constraint(state, grid, start, state.incumbent_run)
 
@@ -714,8 +717,7 @@ def no_workers(
     """The batch of `level` without workers, where the model computes on their CPUs; else None.
 
     That a worker takes from the step what it saves in waiting shows in no run that has one. The
-    loader alone does not tell it either: then nothing computes. Once a run without any is there,
-    the model knows (`throughput_model.CROWDINGS`).
+    loader alone does not tell it either: then nothing computes.
     """
     alone = GridPoint(level.batch, 0)
     return alone if may_take_cpus(grid) and alone in new else None

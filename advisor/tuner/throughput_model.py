@@ -2,8 +2,7 @@
 
 A step costs a launch and each unit's compute. Loading costs each unit: beside the step with
 workers, else before it. That form has three unknowns, so that two or three runs already say where
-the rate levels off; a general surface would need a run at each point. Two more are thought of only
-once runs show them: compute that grows with the batch, and workers that take the step's CPUs.
+the rate levels off; a general surface would need a run at each point.
 
 How a step splits into launch and compute is not fitted but weighed: each split of a grid counts by
 how well it explains the runs. Where runs leave several, forecasts differ, and their spread is what
@@ -20,6 +19,7 @@ of 200 programs whose processes differ by 2 %. Recorded programs: benchmarks/res
 import functools
 import itertools
 import math
+import operator
 import statistics
 from typing import NamedTuple
 
@@ -31,24 +31,8 @@ GROWTHS = (0.0, 0.15, 0.3)
 
 Record: benchmarks/results/tables-cpu2.md, `surfaces`: with 0 alone 20 of 40 searches of reviews
 ended beside its best batches, and with these 5."""
-CROWDINGS = (
-    (0.0, 0.0),
-    *((share, share) for share in (0.1, 0.2, 0.4, 0.8, 1.6)),
-    *((share, 0.0) for share in (0.1, 0.2, 0.4, 0.8, 1.6)),
-)
-"""Shares by which the first worker and each further one lengthen a step, where they take CPUs that
-it computes on. Further ones need not: together they load as much as one that keeps up.
-
-Record: emberformer on two CPUs with two torch threads: one worker makes a step of 32 windows 2.2
-times as long, two 3.4 times. Without these, the curve took one worker for the best, while the run
-without any was 1.2 times as fast."""
 SLOWER_SIGMAS = 1.0
 """Standard deviations by which a larger batch must be slower before a growth is thought of."""
-CROWDED_SIGMAS = 3.0
-"""Standard deviations by which a step beside more workers must be longer before a crowding is.
-
-Record: `benchmarks.search_quality --noise 0.1`: with one, and on a card, too, chance shows it to
-programs without any, and what is chosen of them loses half a point."""
 ERROR_NEAR = 0.02
 """Relative error of the two-cost form at measured points, beside the noise of processes."""
 ERROR_FAR = 0.04
@@ -115,10 +99,8 @@ class _Split(NamedTuple):
     """Launch over the compute of the first batch."""
     growth: float
     """One of GROWTHS."""
-    crowding: tuple[float, float]
-    """One of CROWDINGS."""
     log_step_s: float
-    """Logarithm of the seconds of a step at the first batch, without workers."""
+    """Logarithm of the seconds of a step at the first batch."""
 
 
 class ThroughputModel:
@@ -130,54 +112,72 @@ class ThroughputModel:
         loader: tuple[tuple[int, float], ...],
         sigma: float,
         *,
-        on_cpus: bool = False,
+        items: float = math.inf,
     ) -> None:
         """Fit the points by loader rate and noise.
 
         `loader`: its units/s alone by workers; empty: no cost. `sigma`: relative standard
-        deviation between equal processes. `on_cpus`: steps compute on the workers' CPUs.
+        deviation between equal processes. `items`: units of one pass over the data.
         """
         self._first = points[0].batch
         self._loader = loader
-        self._on_cpus = on_cpus
+        self._items = items
         self._sigma = math.hypot(sigma, ERROR_NEAR)
         self._splits = self._weighed(points)
         self._residuals = [
             (point, math.log(point.rate) - self._mean(point.batch, point.workers)[0])
             for point in points
         ]
+        self._corrections = self._of_residuals()
 
     def at(self, batch: float, workers: int) -> Forecast:
         """Mean of all splits for one point, corrected by what its neighbours' runs differed by.
 
-        A run counts by its distance, as 1 at the very point. Their mean correction is shrunk as if
-        one more run without a residual stood there: a lone neighbour is believed by half.
+        The correction is that of a Gaussian process over the runs' residuals: what ran at the very
+        point is believed before its neighbours, and the more, the more the form misses the runs.
         """
         mean, variance = self._mean(batch, workers)
         weights = [_closeness(point, batch, workers) for point, _ in self._residuals]
         near = sum(weights)
-        correction = sum(
-            weight * residual
-            for weight, (_, residual) in zip(weights, self._residuals, strict=True)
-        )
+        correction = sum(map(operator.mul, weights, self._corrections))
         variance += (NOISE_KEPT * self._sigma) ** 2 / (1 + near)
         variance += ERROR_FAR**2 / (1 + ERROR_FADES * near)
-        return Forecast(log_rate=mean + correction / (near + 1), sd=math.sqrt(variance))
+        return Forecast(log_rate=mean + correction, sd=math.sqrt(variance))
+
+    def _of_residuals(self) -> list[float]:
+        """Weight of each run's residual in a correction, by its closeness to the point.
+
+        The form's own error is taken to be as large as the noise, or as the points' residuals are
+        where these are larger: then what ran counts, and not the form. By points, not runs: three
+        baselines that the form meets say nothing of the others.
+        """
+        by_place: dict[tuple[float, int], list[float]] = {}
+        for point, residual in self._residuals:
+            by_place.setdefault((point.batch, point.workers), []).append(residual)
+        means = [statistics.fmean(residuals) for residuals in by_place.values()]
+        misses = statistics.fmean(mean * mean for mean in means)
+        noise = self._sigma**2 / max(self._sigma**2, misses)
+        matrix = [
+            [
+                _closeness(other, point.batch, point.workers)
+                + (noise if at == place else 0.0)
+                for at, (other, _) in enumerate(self._residuals)
+            ]
+            for place, (point, _) in enumerate(self._residuals)
+        ]
+        return _solved(matrix, [residual for _, residual in self._residuals])
 
     def _weighed(self, points: tuple[Point, ...]) -> list[tuple[float, _Split]]:
         """Every split of the grid with its weight: its likelihood, so that all sum to 1."""
         fits = []
         growths = GROWTHS if self._falls(points) else GROWTHS[:1]
-        is_crowded = self._on_cpus and self._crowds(points)
-        crowdings = CROWDINGS if is_crowded else CROWDINGS[:1]
-        for launch, growth, crowding in itertools.product(SPLITS, growths, crowdings):
+        for launch, growth in itertools.product(SPLITS, growths):
             shape = [
                 math.log(point.step_s)
                 - _log_share(launch, growth, point.batch / self._first)
-                - math.log(_longer(crowding, point.workers))
                 for point in points
             ]
-            split = _Split(launch, growth, crowding, statistics.fmean(shape))
+            split = _Split(launch, growth, statistics.fmean(shape))
             belief = sum(
                 _log_student(log_step_s - split.log_step_s, self._sigma)
                 for log_step_s in shape
@@ -198,14 +198,6 @@ class ThroughputModel:
             if small.batch < large.batch and small.workers == large.workers
         )
 
-    def _crowds(self, points: tuple[Point, ...]) -> bool:
-        """True if a step of as many units took longer beside more workers."""
-        return any(
-            math.log(more.step_s / fewer.step_s) > CROWDED_SIGMAS * self._sigma
-            for fewer, more in itertools.permutations(points, 2)
-            if fewer.batch == more.batch and fewer.workers < more.workers
-        )
-
     def _mean(self, batch: float, workers: int) -> tuple[float, float]:
         """Mean and variance of the splits' logarithms of the rate at a point."""
         rates = [
@@ -219,8 +211,10 @@ class ThroughputModel:
         """Logarithm of the rate: a batch loads beside the step with workers, else before it."""
         share = _log_share(split.launch, split.growth, batch / self._first)
         step_s = math.exp(split.log_step_s + share)
-        step_s *= _longer(split.crowding, workers)
-        load_s = batch / _between(self._loader, workers) if self._loader else 0.0
+        busy = min(
+            workers, max(1.0, self._items / batch)
+        )  # one batch keeps one of them busy
+        load_s = batch / _between(self._loader, busy) if self._loader else 0.0
         return math.log(batch / (max(step_s, load_s) if workers else step_s + load_s))
 
 
@@ -240,10 +234,22 @@ def _log_share(launch: float, growth: float, batches: float) -> float:
     return math.log((launch + batches ** (1 + growth)) / (launch + 1))
 
 
-def _longer(crowding: tuple[float, float], workers: int) -> float:
-    """Times as long as a step takes beside so many workers."""
-    first, further = crowding
-    return 1 + first * min(workers, 1) + further * max(workers - 1, 0)
+def _solved(matrix: list[list[float]], right: list[float]) -> list[float]:
+    """Solution of a small system of linear equations, by Gauss's elimination with pivots."""
+    rows = [[*row, value] for row, value in zip(matrix, right, strict=True)]
+    size = len(rows)
+    for column in range(size):
+        pivot = max(range(column, size), key=lambda row: abs(rows[row][column]))
+        rows[column], rows[pivot] = rows[pivot], rows[column]
+        for row in range(column + 1, size):
+            factor = rows[row][column] / rows[column][column]
+            for at in range(column, size + 1):
+                rows[row][at] -= factor * rows[column][at]
+    solution = [0.0] * size
+    for row in reversed(range(size)):
+        known = sum(rows[row][at] * solution[at] for at in range(row + 1, size))
+        solution[row] = (rows[row][size] - known) / rows[row][row]
+    return solution
 
 
 def _log_student(error: float, scale: float) -> float:
@@ -253,7 +259,7 @@ def _log_student(error: float, scale: float) -> float:
 
 
 @functools.lru_cache(maxsize=1024)
-def _between(pairs: tuple[tuple[int, float], ...], count: int) -> float:
+def _between(pairs: tuple[tuple[int, float], ...], count: float) -> float:
     """Rate at a count, on straight lines between those of `pairs`; beyond them, the outermost."""
     table = dict(pairs)
     below = max((other for other in table if other <= count), default=min(table))

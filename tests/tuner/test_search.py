@@ -1,6 +1,7 @@
 """The strategy on programs that are formulas: what it writes must be what the formula says."""
 
 import ast
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -430,3 +431,38 @@ def test_a_budget_that_something_else_lacked_is_no_reason_for_the_workers(tmp_pa
         decided = decide_workers(state, ended, knob, grid.start).verdict_on(knob)
         assert decided is not None
         assert decided.cause == cause
+
+
+def test_a_pass_of_few_batches_keeps_few_workers_busy(tmp_path) -> None:
+    """256 items that workers wait for: 16 of them load four at a time, and 32 with half as many.
+
+    The larger batch was taken all the same, at two thirds of the rate that had been measured.
+    """
+
+    class FewBatches(Formula):
+        def _load_s(self, batch: int, workers: int) -> float:
+            return super()._load_s(batch, min(workers, 256 // batch))
+
+    surface = FewBatches(
+        load_s=0.008, load_cpu_s=0.0004, launch_s=0.001, unit_s=0.0004, process_s=5.0,
+        observed={"data_items": 256}, coded={}, own_count_alone=False,
+    )  # fmt: skip
+    engine = RecordedEngine(surface, noise=Noise(between=0.02), seed=1)
+    text = "num_workers: 0\nbatch_size: 4\n"
+    search = formula_search(tmp_path, engine, text, workload=TEST, cpus=2, budget_s=600.0)
+    assert search.values["num_workers"] >= 8
+    assert search.values["batch_size"] * search.values["num_workers"] <= 2 * 256
+
+
+def test_a_run_is_believed_before_a_curve_that_misses_the_runs() -> None:
+    """The noise is 3 %, and the form is off by a half: the forecasts are what ran."""
+    loads = ((0, 1070.0), (1, 1070.0), (2, 2140.0))
+    ran = {(4, 0): (353.0, 0.33), (32, 0): (617.0, 0.47), (32, 2): (326.0, 0.04)}
+    ran |= {(32, 1): (514.0, 0.045)}
+    points = tuple(
+        Point(batch=batch, workers=workers, rate=rate, wait_share=wait)
+        for (batch, workers), (rate, wait) in ran.items()
+    )
+    model = ThroughputModel(points, loads, 0.03)
+    for (batch, workers), (rate, _) in ran.items():
+        assert math.exp(model.at(batch, workers).log_rate) == pytest.approx(rate, rel=0.03)

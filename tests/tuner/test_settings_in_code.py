@@ -134,6 +134,7 @@ def test_a_worker_and_one_thread_less_are_tried_together(tmp_path) -> None:
     work = repository(tmp_path)
     (work / "train.py").write_text(f"{CODE}out = model(batch)\n")
     seen = {"device": "cpu", "threads": 2, "model_site": "train.py:4", **CALL["observed"]}
+    seen |= {"data_items": 1}  # no batch to search
     surface = SharedCpus(
         load_s=3e-4, launch_s=0.0, unit_s=1e-3, coded={"num_workers": 0}, process_s=5.0,
         observed=seen, switches={"threads=1": 1.0}, step_kind="optimizer step",
