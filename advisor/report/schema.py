@@ -96,7 +96,7 @@ class Side(Part):
 
 
 class TrialEntry(Part):
-    """One process that was run."""
+    """One process of this call, or a run of an earlier call in its place (`reused`)."""
 
     id: str
     purpose: str

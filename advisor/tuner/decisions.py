@@ -12,8 +12,8 @@ from advisor.tuner.outcomes import KnobVerdict
 from advisor.tuner.stages import Stop
 from advisor.tuner.state import TunerState, change_of, key_of
 
-TRIED = REGISTRY.keys() - {"fused_kernels"}
-"""Kinds that a whole search tries, or explains."""
+TOLD_ONLY = {"fused_kernels", "num_beams", "num_envs"}
+"""Kinds that no search comes to, however long it is: they are found, and told."""
 LINKED = "Moves with what it is linked to."
 
 
@@ -91,7 +91,7 @@ def unchanged(
             "safe",
             f"Not tried: --safe was given, which changes no {knob.knob_class} knob.",
         )
-    if not whole and knob.kind in TRIED:
+    if not whole and knob.kind not in TOLD_ONLY:
         return "not-reached", "The call ended before it came to this setting."
     if knob.knob_class in {"training", "quality"}:
         return "never-alone", f"Never tuned by itself: it is a {knob.knob_class} knob."

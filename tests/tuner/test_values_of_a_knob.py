@@ -186,10 +186,13 @@ UNTRIED = {
 }
 
 
+@pytest.mark.parametrize("budget_s", [600.0, 8.0])
 @pytest.mark.parametrize("line", UNTRIED)
-def test_what_changes_the_product_and_is_never_tried_is_told(tmp_path, line) -> None:
+def test_what_changes_the_product_and_is_never_tried_is_told(tmp_path, line, budget_s) -> None:
+    """However long the call: one that ended early seemed to have come to it later."""
     path, knob_class = UNTRIED[line]
-    search = formula_search(tmp_path, on_formula(load_s=1e-6), f"batch_size: 4\n{line}\n")
+    text = f"batch_size: 4\n{line}\n"
+    search = formula_search(tmp_path, on_formula(load_s=1e-6), text, budget_s=budget_s)
     decision = search.decisions[path]
     assert decision.cause == "never-alone"
     assert decision.knob_class == knob_class
