@@ -1,7 +1,8 @@
 """Programs to gate, from gpu-advisor.toml or one string.
 
 Head says what is run, and base must say the same: a change that also changes the benchmark is
-compared with nothing, and says so. Limits are not part of that; they are read in base alone.
+compared with nothing, and says so. Allowed changes (`[workload.NAME.gate]`) are no part of that:
+cli.py reads them in base alone. Time limits of a process are head's.
 """
 
 import os
@@ -18,30 +19,33 @@ from advisor.gate.checkout import Checkout, git
 from advisor.runner import resources
 
 COMMAND = "command"
+"""Name of the workload that --command gives."""
 
 SHORTEST_NAME = 3
-"""Letters of the shortest name of a file that is looked for in a message.
+"""Characters of the shortest name of a file that is looked for in a message.
 
 Judgement: shorter names occur in any message. A larger bound misses a folder such as `lib`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateProgram:
-    """Command that both arms run as it is."""
+    """Command to measure, the same in both arms."""
 
     name: str
     workload: settings.Workload
     """Command, config, unit, patterns and variables."""
     folder: str = "."
-    """Working folder, below the checkout's top."""
+    """Working folder, below the top of each arm's checkout."""
     in_shell: bool = False
-    """Run through `bash -c`: one string, as with --command."""
+    """Given by --command, so that base needs no declaration of it. `bash -c` runs it always; a
+    declared one only where it needs a shell."""
     limits: resources.ProcessLimits = field(default_factory=resources.ProcessLimits)
-    """Limits of gpu-advisor.toml; no part of the definition."""
+    """Time limits of a process, from head's gpu-advisor.toml; no part of `facts`, which base must
+    share."""
 
     @property
     def facts(self) -> dict[str, object]:
-        """All that both arms must share."""
+        """Definition: all that both arms must share."""
         names = {"command", "config", "unit", "unit_regex", "metric_regex", "env"}
         fields = {"folder": self.folder, "in_shell": self.in_shell}
         return self.workload.model_dump(include=names) | fields
@@ -50,7 +54,7 @@ class GateProgram:
         return checkout.top / self.folder
 
     def argv(self, checkout: Checkout) -> tuple[str, ...]:
-        """Command line in `checkout`, with one seed."""
+        """Command line in `checkout`; `{seed}` in it is 0 in both arms."""
         command, config = self.workload.command, self.workload.config
         words: Sequence[str] = ("bash", "-c", command)
         if not self.in_shell:
@@ -68,7 +72,7 @@ def choose(
 ) -> tuple[GateProgram, ...]:
     """Programs to gate, as head defines them. Raises UsageError, SettingsError.
 
-    `typed`: how the caller takes a command.
+    `typed`: how this call spells a command, for the refusal.
     """
     if command is not None:
         if workloads:
@@ -78,7 +82,8 @@ def choose(
             msg = "--command is empty. Give the command that runs your benchmark."
             raise UsageError(msg)
         folder = str(head.cwd.relative_to(head.top))
-        entry = settings.Workload.model_construct(command=command, unit="unit")  # unchecked
+        # not validated: it is a shell string, and has no unit of its own
+        entry = settings.Workload.model_construct(command=command, unit="unit")
         return (GateProgram(name=COMMAND, workload=entry, folder=folder, in_shell=True),)
     programs = declared(head)
     if not workloads and len(programs) == 1:
@@ -98,6 +103,7 @@ def declared(checkout: Checkout) -> dict[str, GateProgram]:
     """Workloads of the settings for `checkout`. Raises SettingsError, UsageError."""
     _require_own_settings(checkout)
     loaded = settings.load(settings.find(checkout.cwd))
+    # without a settings file the root is relative, and there are no workloads
     inside = loaded.root.is_relative_to(checkout.top)
     folder = str(loaded.root.relative_to(checkout.top)) if inside else "."
     return {
@@ -114,7 +120,8 @@ def declared(checkout: Checkout) -> dict[str, GateProgram]:
 def _require_own_settings(checkout: Checkout) -> None:
     """Refuse settings behind a link that leads out of the checkout. Raises UsageError.
 
-    The gate would read a file for the change that this may not read, and tell of it.
+    Else a change could link gpu-advisor.toml to a file outside that it may not read itself, and
+    find some of it in the gate's messages.
     """
     top = checkout.top.resolve()
     for folder in (checkout.cwd, *checkout.cwd.parents):
@@ -128,7 +135,10 @@ def _require_own_settings(checkout: Checkout) -> None:
 
 
 def why_not_comparable(program: GateProgram, base: Checkout) -> str | None:
-    """Reason that base has no such workload, or another of that name; None if it is the same."""
+    """Reason that base has no such workload, or another of that name.
+
+    None if it is the same, or was given by --command.
+    """
     if program.in_shell:
         return None
     other = declared(base).get(program.name)

@@ -1,6 +1,7 @@
 """GitHub Actions: outputs, summary, annotations, environment and forks.
 
-A program's text is hostile: escaped in logs, between random delimiters in files.
+What a program prints may be meant for GitHub. It is escaped for logs (`harmless`), and put between
+random delimiters in files (`delimited`).
 """
 
 import contextlib
@@ -19,22 +20,53 @@ from advisor.gate import report
 from advisor.gate.checkout import fact, read_event
 from advisor.gate.schema import GateRecord
 
+STEERING = {
+    f"{forge}_{name}"
+    for forge in ("GITHUB", "FORGEJO", "GITEA")
+    for name in ("ENV", "PATH", "OUTPUT", "STATE", "STEP_SUMMARY")
+}
+"""Variables of files through which a step acts on the rest of its job."""
+TOKENS = (
+    "ACTIONS_*", "SYSTEM_ACCESSTOKEN", "GIT_ASKPASS", "GIT_CONFIG_*", "GIT_SSH_COMMAND",
+    "SSH_ASKPASS", "GPG_AGENT_INFO", "KUBECONFIG", "DOCKER_CONFIG", "NETRC", "AWS_ACCESS_KEY_ID",
+)  # fmt: skip
+"""Names of variables that give rights, as patterns of fnmatch."""
+WORDS = {
+    "TOKEN", "TOKENS", "SECRET", "SECRETS", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL",
+    "CREDENTIALS", "APIKEY", "AUTH", "AUTHORIZATION", "PAT", "JWT", "COOKIE", "WEBHOOK",
+}  # fmt: skip
+"""Words of a name, between underscores, that mark a secret."""
+KEPT = {
+    "PATH", "PWD", "OLDPWD", "HOME", "SHELL", "LANG", "TMPDIR", "USER", "LOGNAME", "PYTHONPATH",
+    "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "XAUTHORITY", "LS_COLORS",
+}  # fmt: skip
+"""Never withheld, though a rule might match: a program behaves otherwise without them."""
+OWN_EVENTS = {"push", "schedule"}
+"""Events of this repository's own code."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GithubStep:
-    """Files of a step; None outside GitHub."""
+    """What a step of GitHub gives the gate, and what is withheld from programs.
+
+    `output` and `summary` are files, None outside GitHub.
+    """
 
     output: Path | None = None
     summary: Path | None = None
     withheld: tuple[str, ...] = ()
-    """Variables, such as tokens, that neither arm sees."""
+    """Names of variables, such as tokens, that neither arm sees."""
     active: bool = False
+    """This is a job of GitHub Actions."""
 
 
 def take(
     environ: MutableMapping[str, str] = os.environ, keep: Collection[str] = ()
 ) -> GithubStep:
-    """Take the job's files and tokens from the environment."""
+    """Remove secrets and the step's files from `environ`, so that no child inherits them.
+
+    Returns the files, and the names of the secrets. `keep`: names that stay (--keep-env).
+    """
     names = sorted(
         name for name, value in environ.items() if is_withheld(name, value, keep)
     )
@@ -59,7 +91,10 @@ def no_commands() -> Iterator[None]:
 
 
 def outputs(record: GateRecord, path: Path | None) -> dict[str, str]:
-    """Outputs of the action, on every path. None: no place for a report."""
+    """All outputs of the action, whatever the verdict.
+
+    `path`: the Markdown report; None if it could not be claimed.
+    """
     figures = ("slowdown_pct", "ci_low_pct", "ci_high_pct", "confidence")
     values = {name.replace("_", "-"): getattr(record, name) for name in figures}
     return {
@@ -93,7 +128,11 @@ def append(path: Path | None, content: str) -> None:
 
 
 def annotation(record: GateRecord, code: int) -> str:
-    """Line that marks the run: an error fails the job."""
+    """Workflow command that shows the verdict at the run.
+
+    `code` is the gate's exit code. It is what fails the step, and the level only follows it: an
+    error unless it is 0, else a notice for a pass and a warning for the rest.
+    """
     level = "error" if code else "notice" if record.verdict == "pass" else "warning"
     said = report.reason(record)
     if record.slowdown_pct is not None:
@@ -112,31 +151,12 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 _COMMAND = re.compile(r"^([^\S\n]*)(::)", re.MULTILINE)
 
 
-STEERING = {
-    f"{forge}_{name}"
-    for forge in ("GITHUB", "FORGEJO", "GITEA")
-    for name in ("ENV", "PATH", "OUTPUT", "STATE", "STEP_SUMMARY")
-}
-"""Variables of files by which a step steers later ones."""
-TOKENS = (
-    "ACTIONS_*", "SYSTEM_ACCESSTOKEN", "GIT_ASKPASS", "GIT_CONFIG_*", "GIT_SSH_COMMAND",
-    "SSH_ASKPASS", "GPG_AGENT_INFO", "KUBECONFIG", "DOCKER_CONFIG", "NETRC", "AWS_ACCESS_KEY_ID",
-)  # fmt: skip
-"""Variables that give rights, whatever their values."""
-WORDS = {
-    "TOKEN", "TOKENS", "SECRET", "SECRETS", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL",
-    "CREDENTIALS", "APIKEY", "AUTH", "AUTHORIZATION", "PAT", "JWT", "COOKIE", "WEBHOOK",
-}  # fmt: skip
-"""Words of a name, between underscores, that mark a secret."""
-KEPT = {
-    "PATH", "PWD", "OLDPWD", "HOME", "SHELL", "LANG", "TMPDIR", "USER", "LOGNAME", "PYTHONPATH",
-    "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "XAUTHORITY", "LS_COLORS",
-}  # fmt: skip
-"""No secrets, and a program changes without them."""
-
-
 def is_withheld(name: str, value: str, keep: Collection[str] = ()) -> bool:
-    """True for a secret, by name or value, and for STEERING."""
+    """True for a variable that no measured program may see.
+
+    That is STEERING always, else a secret by name or value, unless `keep` (--keep-env) or KEPT
+    names it.
+    """
     if name in STEERING:  # whatever `keep` says
         return True
     if name in keep or name in KEPT or not value:
@@ -147,12 +167,12 @@ def is_withheld(name: str, value: str, keep: Collection[str] = ()) -> bool:
     return named or masking.mask_text(value) != value
 
 
-OWN_EVENTS = {"push", "schedule"}
-"""Events of this repository's own code."""
-
-
 def refuse_foreign(environ: Mapping[str, str], *, allow: bool, unprotected: str) -> None:
-    """Refuse code, perhaps a fork's, where it could do harm."""
+    """Refuse code, perhaps a fork's, where it could do harm. Raises UsageError.
+
+    `unprotected`: why nothing isolates programs here, empty if something does. `allow`:
+    --allow-forks.
+    """
     if not is_foreign(environ):
         return
     if unprotected:
@@ -171,7 +191,8 @@ def refuse_foreign(environ: Mapping[str, str], *, allow: bool, unprotected: str)
 def is_foreign(environ: Mapping[str, str]) -> bool:
     """True unless the code is surely this repository's.
 
-    Merge groups, dispatches, comments and other workflows' ends may be of a fork.
+    Merge groups, dispatches, comments and other workflows' ends may be of a fork. Outside of a
+    CI job the caller's own working tree is trusted.
     """
     event = read_event(environ)
     kind = environ.get("GITHUB_EVENT_NAME", "")

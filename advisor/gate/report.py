@@ -1,7 +1,9 @@
 """Gate report: gate.md, gate.json and the comment.
 
-`python -I -m advisor.gate.report gate.json` prints a saved record's comment, rendered
-from the validated record. No artifact's text is posted as it stands.
+`python -I -m advisor.gate.report gate.json` prints a saved record's comment.
+
+The job that may comment gets the record from a job that ran a pull request's code. So it renders
+the comment itself, from the validated record, and posts no text of the artifact as it stands.
 """
 
 import os
@@ -11,17 +13,27 @@ import sys
 import textwrap
 from pathlib import Path
 
+from markupsafe import Markup
+
 from advisor import files
 from advisor.errors import ReportError
 from advisor.gate import verdict
 from advisor.gate.comparison import THROUGHPUT, words
 from advisor.gate.config import COMMAND
-from advisor.gate.schema import ARMS, GateRecord, ProgramEntry, WorkloadVerdict
+from advisor.gate.schema import ARMS, GateRecord, Inputs, ProgramEntry, WorkloadVerdict
 from advisor.gate.sequential_test import ALPHA, LOOKS
 from advisor.model import Machine
 from advisor.numbers import number
 from advisor.report import writing
-from advisor.report.markdown import as_markdown, code, details, fenced, stacked, table, text
+from advisor.report.markdown import (
+    as_markdown,
+    code,
+    details,
+    fenced,
+    stacked,
+    table,
+    text,
+)
 
 MARKER = "<!-- gpu-advisor gate -->"
 """First line of a comment, by which the next gate replaces it."""
@@ -33,7 +45,7 @@ TITLES = {
     "invalid": "Invalid measurement",
     "error": "Error",
 }
-NEXT_STEPS = {
+NEXT_STEPS = {  # a pass needs none, and a regression has ACCEPT
     "inconclusive": "More time (--max-minutes), a quieter runner or a larger --threshold would "
     "decide it. `gpu-advisor gate --base-ref HEAD` measures the noise of this runner.",
     "no-baseline": "Once this is merged, the next change has something to be compared with.",
@@ -48,7 +60,7 @@ AT_THE_LAST_LOOK = (
 )
 """Next step where the test has looked for the last time."""
 ACCEPT = "Accept it: a bound in base (`[workload.NAME.gate]`), or a maintainer's override."
-LONGEST = 300
+SENTENCE_CHARACTERS = 300
 """Characters of a sentence in the summary lines.
 
 Judgement: shorter cuts the reason of a verdict, longer buries the table below a message."""
@@ -64,15 +76,15 @@ characters than bytes, and the rest is room to spare."""
 
 
 def markdown(record: GateRecord) -> str:
-    """Whole report. Pure."""
-    every = details("Every workload", _table(record, len(record.workloads)))
-    more = every if len(record.workloads) > ROWS else ""
-    return stacked(short(record), more, *_details(record)) + "\n"
+    """Whole report: summary, all workloads if the summary cut its table, details. Pure."""
+    everything = details("Every workload", _table(record, len(record.workloads)))
+    all_rows = everything if len(record.workloads) > ROWS else ""
+    return stacked(short(record), all_rows, *_details(record)) + "\n"
 
 
 def comment(record: GateRecord) -> str:
     """Body of a pull request comment, as many whole parts as fit. Pure."""
-    body = stacked(MARKER, f"##{_heading(record)}")
+    body = stacked(MARKER, f"##{_heading(record)}")  # its own # makes three
     for part in (*_parts(record), *_details(record)):
         if part and _bytes(longer := stacked(body, part)) <= COMMENT_BYTES:
             body = longer
@@ -99,14 +111,15 @@ def _heading(record: GateRecord) -> str:
     ):
         return f"# Throughput: {heading}"
     name = "Throughput" if worst.figure == THROUGHPUT else worst.figure.capitalize()
-    words = _by(worst) if record.verdict == "regression" else f"{heading}, {_by(worst)}"
+    by = _change_in_words(worst)
+    what = by if record.verdict == "regression" else f"{heading}, {by}"
     many = len(record.workloads)
     which = f", the worst of {many} workloads" if many > 1 else ""
-    return f"# {name}: {words} (allowed {_allowed(worst, record)}{which})"
+    return f"# {name}: {what} (allowed {_allowed(worst, record)}{which})"
 
 
-def _by(workload: WorkloadVerdict) -> str:
-    """`9.7 % slower`"""
+def _change_in_words(workload: WorkloadVerdict) -> str:
+    """`9.7 % slower`: size of the change, its sign as a word of the figure."""
     worse, better, _ = words(workload.figure)
     value = workload.slowdown_pct or 0.0
     return f"{abs(value):.1f} % {worse if value > 0 else better}"
@@ -120,7 +133,7 @@ def _parts(record: GateRecord) -> list[str]:
     """Below the heading: the table, what was found, and what to do."""
     left = len(record.workloads) - ROWS
     more = f"{left} more workloads are in the report." if left > 0 else ""
-    said = f"{_short(reason(record))} {_next_step(record)}".rstrip()
+    said = f"{_cut(reason(record))} {_next_step(record)}".rstrip()
     again = _again(record)
     todo = [said, f"Reproduce: {code(again)}."] if again else [said]
     if record.verdict == "regression":
@@ -129,6 +142,7 @@ def _parts(record: GateRecord) -> list[str]:
 
 
 def _next_step(record: GateRecord) -> str:
+    """Advice by verdict; only where a change was measured against another commit."""
     if not record.programs or record.mode != "ab":
         return ""
     if record.verdict == "inconclusive" and record.pairs >= LOOKS[-1]:
@@ -137,7 +151,11 @@ def _next_step(record: GateRecord) -> str:
 
 
 def _again(record: GateRecord) -> str:
-    """Command that measures the same against the same commit; empty if there is none."""
+    """Command that measures the same against the same commit; empty if there is none.
+
+    It has the threshold of this call. What the record does not hold, as --setup and --link, is
+    the caller's to add.
+    """
     names = ",".join(program.name for program in record.programs)
     asked = f"--workload {names}"
     if names == COMMAND:
@@ -145,12 +163,14 @@ def _again(record: GateRecord) -> str:
     elif not re.fullmatch(r"[\w.,/-]+", names):
         return ""  # not to be typed, or nothing was chosen
     base = f" --base-ref {record.base.sha[:12]}" if record.base.sha else ""
-    return f"gpu-advisor gate {asked}{base}"
+    threshold = record.inputs.threshold
+    limit = "" if threshold == Inputs().threshold else f" --threshold {threshold:g}"
+    return f"gpu-advisor gate {asked}{base}{limit}"
 
 
 def lines(record: GateRecord) -> str:
-    """Summary lines for a terminal."""
-    said = f"{_short(reason(record))} {_next_step(record)}".rstrip()
+    """Result for stdout, as a list in Markdown."""
+    said = f"{_cut(reason(record))} {_next_step(record)}".rstrip()
     said_lines = [f"**{title(record)}**: {said}"]
     if not record.programs:
         said_lines.append("Nothing was measured.")
@@ -167,21 +187,27 @@ def lines(record: GateRecord) -> str:
 
 
 def _counts(record: GateRecord) -> str:
+    """Pairs of the worst workload, discarded pairs of all programs, and origin of the rates."""
     sources = " and ".join(sorted({w.source for w in record.workloads if w.source}))
     order = f"in random order (seed {record.inputs.seed})"
-    counts = (
-        f"{record.pairs} of fresh processes {order}, {record.discarded_pairs} discarded"
-    )
+    which, where = "", ""
+    if len(record.programs) > 1:
+        which, where = " of the worst workload,", " in all programs"
+    pairs = f"{record.pairs}{which} of fresh processes {order}"
+    counts = f"{pairs}, {record.discarded_pairs} discarded{where}"
     return f"{counts}; rates from {sources or 'nothing'}"
 
 
-def _short(said: str) -> str:
-    return text(textwrap.shorten(said, LONGEST, placeholder=" ..."))
+def _cut(said: str) -> Markup:
+    """`said` as Markdown text, up to SENTENCE_CHARACTERS of it."""
+    return text(textwrap.shorten(said, SENTENCE_CHARACTERS, placeholder=" ..."))
 
 
 def _hardware(host: Machine | None) -> str:
-    if host is None or not host.gpus:
-        return f"no GPU; {host.cpus} CPUs of {host.cpu_model}" if host else "unknown"
+    if host is None:
+        return "unknown"
+    if not host.gpus:
+        return f"no GPU; {host.cpus} CPUs of {host.cpu_model}"
     return f"{', '.join(gpu.name for gpu in host.gpus)}, driver {host.gpus[0].driver}"
 
 
@@ -195,19 +221,25 @@ def reason(record: GateRecord) -> str:
 
 
 def slowdown(workload: WorkloadVerdict) -> str:
-    """`9.7 % slower`, with its interval; negative values are faster."""
+    """`9.7 % slower (95 % interval of the slowdown: 8.1 % to 11.2 %)`.
+
+    A negative bound lies on the better side.
+    """
     if workload.slowdown_pct is None:
         return "not measured"
     low, high = workload.ci_low_pct, workload.ci_high_pct
     if workload.confidence is None or low is None or high is None:
-        return f"{_by(workload)} (no interval)"
+        return f"{_change_in_words(workload)} (no interval)"
     change, level = words(workload.figure)[2], f"{100 * workload.confidence:.3g} %"
     interval = f"{level} interval of the {change}: {low:.1f} % to {high:.1f} %"
-    return f"{_by(workload)} ({interval})"
+    return f"{_change_in_words(workload)} ({interval})"
 
 
 def _change(workload: WorkloadVerdict) -> str:
-    """`-12.8 % (-14.0 to -11.2)`: change of the figure itself, its sign once."""
+    """`**-12.8 %** (-14.0 to -11.2, 95 % certain)`: change of the figure itself.
+
+    So a slowdown of a rate is negative, and a growth of memory positive. Bold unless it passed.
+    """
     if workload.slowdown_pct is None:
         return "not measured"
     sign = -1 if workload.better == "higher" else 1
@@ -235,7 +267,7 @@ def _table(record: GateRecord, rows: int) -> str:
     listed = []
     for w in record.workloads[:rows]:
         rates = [_rate(value, w.unit) for value in (w.base_units_per_s, w.head_units_per_s)]
-        command = w.name == COMMAND and commands.get(COMMAND)
+        command = commands.get(COMMAND) if w.name == COMMAND else None
         listed.append(
             (
                 code(command) if command else w.name,
@@ -256,15 +288,19 @@ def _arm(record: GateRecord, arm: str) -> str:
 
 
 def _remarks(record: GateRecord) -> str:
-    """What is said of each workload, but for the sentence on the worst."""
+    """Reasons of the workloads that did not pass, and notes of all, for the table's rows.
+
+    The reason of the worst is left out: the record's own reason stands above.
+    """
     remarks = []
     for place, w in enumerate(record.workloads[:ROWS]):
         sentences = w.notes if w.verdict == "pass" or not place else [w.reason, *w.notes]
-        remarks += [f"- {text(w.name)}: {_short(sentence)}" for sentence in sentences]
+        remarks += [f"- {text(w.name)}: {_cut(sentence)}" for sentence in sentences]
     return "\n".join(remarks)
 
 
 def _details(record: GateRecord) -> list[str]:
+    """Folds: facts, every pair, and the logs of warm-ups that failed."""
     if not record.programs:
         return []
     looks = ", ".join(map(str, LOOKS))
@@ -306,13 +342,9 @@ def _pairs(program: ProgramEntry) -> str:
     rows = []
     for pair in program.pairs:
         busy = verdict.why_disturbed(*pair.runs)
-        counts = (
-            f"no: {pair.discarded}"
-            if pair.discarded
-            else f"yes ({busy})"
-            if busy
-            else "yes"
-        )
+        counts = f"yes ({busy})" if busy else "yes"
+        if pair.discarded:
+            counts = f"no: {pair.discarded}"
         for key in dict.fromkeys([*pair.base.rates, *pair.head.rates]):
             rates = (run.rates.get(key) for run in pair.runs)
             cells = [_rate(rate.mean if rate else None) for rate in rates]
@@ -325,9 +357,9 @@ def read(path: Path) -> GateRecord:
 
 
 def write(record: GateRecord, path: Path, claimed: files.Claim) -> None:
-    """Write the report into its claim. Raises OutputRefusedError."""
-    report, raw, posted = places(path)
-    claimed.write(raw, (record.model_dump_json(indent=1) + "\n").encode())
+    """Write report, record and comment to their claimed places. Raises OutputRefusedError."""
+    report, record_path, posted = places(path)
+    claimed.write(record_path, (record.model_dump_json(indent=1) + "\n").encode())
     for place, body in ((report, markdown(record)), (posted, comment(record))):
         claimed.write(place, f"{body}\n{files.MARKS['.md']}\n".encode(errors="replace"))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gate_examples import around, program_of, record_of, suite_of
+from gate_examples import around, discarded, program_of, record_of, suite_of
 
 from advisor.errors import UsageError
 from advisor.gate import github, report
@@ -93,6 +93,22 @@ def test_a_comment_is_understood_in_ten_seconds() -> None:
     assert "gpu-advisor gate --command 'python bench.py --n 3' --base-ref bbbbbbbbbbbb" in again
     assert "maintainer" in accept
     assert folded[0].startswith("<details>\n<summary>Machine, noise and rule")
+
+
+def test_the_command_to_reproduce_judges_by_the_same_threshold() -> None:
+    assert "--threshold" not in commented(around(100), around(80))
+    assert "--base-ref bbbbbbbbbbbb --threshold 0.1`" in commented(
+        around(100), around(80), threshold=0.1
+    )
+
+
+def test_pairs_of_one_workload_are_told_from_discarded_ones_of_all_programs() -> None:
+    slow = program_of(around(100), around(80), "slow")
+    other = discarded(program_of(around(100), around(100), "other"), "power brake", 1, 2)
+    assert "Pairs: 12 of fresh processes" in report.lines(record_of(slow))
+    text = report.lines(record_of(slow, other))
+    assert "Pairs: 12 of the worst workload, of fresh processes" in text
+    assert "2 discarded in all programs" in text
 
 
 def test_a_comment_on_no_regression_asks_for_nothing() -> None:
