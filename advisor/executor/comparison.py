@@ -1,7 +1,8 @@
 """Comparison of variants by their rounds: what a gain rests on, and its bounds.
 
-Load only slows. That is used where quiet rounds are too few: a gain is at least what it is while
-the candidate was slowed, so the lower bound may rest on rounds that no upper bound can rest on.
+Load only slows: a candidate that was slowed and still won gains at least that much. So where quiet
+rounds are too few, the lower bound also takes rounds in which the candidate may have been slowed.
+The upper bound does not.
 """
 
 import math
@@ -30,13 +31,17 @@ PROBE_MARGIN = 2.0
 """True cost of the hooks over the cost that they measure of themselves.
 
 Record: a sampler whose forwards take 1.2 ms (command one at batch 1, two CPUs, 13 interleaved pairs
-of whole processes) ran 7 +- 2 % slower under the probe, which told 3.6 % of itself. In one process,
-where a turn has the hooks and the next has none, the two agree. Too small claims a gain that the
-probe made, too large hides one of tiny steps."""
-MOST_OURS = 0.5
-"""Largest share of a gain that is put down to the probe; judgement."""
-WIDEST = 300.0
-"""Largest log gain: a few rounds that differ wildly bound nothing."""
+of whole processes) ran 7 +- 2 % slower under the probe, which measured 3.6 % as its own cost. In
+one process, where a turn has the hooks and the next has none, the two agree. Too small claims a
+gain that the probe made, too large hides one of tiny steps."""
+MOST_PROBE_COST = 0.5
+"""Largest part of a gain's ratio that is put down to the probe: of 2x it may leave 1x.
+
+Judgement."""
+LARGEST_LOG = 300.0
+"""Log gains are cut to this, so that exp() stays finite.
+
+Only a few rounds that differ wildly reach it, and they bound nothing."""
 UNDER_LOAD = "Some rounds ran under background load; rerun on an idle machine."
 
 
@@ -44,58 +49,62 @@ UNDER_LOAD = "Some rounds ran under background load; rerun on an idle machine."
 class Comparison:
     """Rounds of one test, in order, and the gain that they prove.
 
-    Load beside the rounds decides which of them say what:
+    Load of other programs decides what a round may be used for:
 
-        whole      without a failure; the quiet ones alone, if these are enough
+        usable     without a failure; the quiet ones alone, if these are enough
         fair       of those, where load cannot have favoured an arm: the upper bound
         counted    the fair ones, or what stands in for them: estimate and lower bound
 
-    Runs of the first variant `outside` the rounds cost nothing more. They tell if the machine
-    itself changed its speed, and then the interval covers both.
+    Runs of the first variant `outside` the rounds are the call's baselines, which were run
+    anyway. They tell if the machine itself changed its speed, and then the interval covers both.
     """
 
     ab_test: ABTest
     rounds: tuple[Round, ...]
     outside: tuple[Run, ...] = ()
-    """Runs of the first variant by this call outside the rounds."""
+    """Uncontended baselines of this call, if speeds are compared with the original; else none."""
     failure: Failure | None = None
-    """The end of it: nothing is proven then."""
+    """First failure in the rounds, which ended the test: nothing is proven then."""
     cut_short: bool = False
     remaining_s: float
 
     @cached_property
-    def whole(self) -> tuple[Round, ...]:
+    def usable(self) -> tuple[Round, ...]:
         """Uncontended rounds if enough, else all without a failure."""
-        sound = tuple(r for r in self.rounds if not r.failed)
-        quiet = tuple(r for r in sound if self.contended(r) is None)
-        return quiet if len(quiet) >= self.ab_test.rounds else sound
+        unfailed = tuple(r for r in self.rounds if not r.failed)
+        quiet = tuple(r for r in unfailed if self.contended(r) is None)
+        return quiet if len(quiet) >= self.ab_test.rounds else unfailed
 
     @cached_property
     def fair(self) -> tuple[Round, ...]:
         """Rounds that no background load slowed, or all arms alike."""
-        return tuple(r for r in self.whole if self._is_fair(r))
+        return tuple(r for r in self.usable if self._is_fair(r))
 
     @cached_property
     def counted(self) -> tuple[Round, ...]:
         """Rounds behind the interval: the fair ones.
 
-        If too few, those with a sound first variant join: slowed others flatter no gain. If too
-        few still, those in which what others took of the first variant is known (`_taken`).
+        If too few, those join in which the first variant was not slowed: a slowed candidate only
+        makes the gain look smaller. If too few still, those join in which the most that other
+        programs may have slowed the first variant is known (`_log_slowdown_at_most`).
         """
         fair = self.fair
         if len(fair) >= FEWEST:
             return fair
-        sound = tuple(r for r in self.whole if self._is_sound(r, self.ab_test.names[0]))
+        sound = tuple(r for r in self.usable if self._is_sound(r, self.ab_test.names[0]))
         if len(sound) >= FEWEST:
             return sound
-        return tuple(r for r in self.whole if self._taken(r) is not None)
+        return tuple(r for r in self.usable if self._log_slowdown_at_most(r) is not None)
 
     @property
     def used_contended_rounds(self) -> bool:
-        return any(self.contended(r) is not None for r in self.whole)
+        return any(self.contended(r) is not None for r in self.usable)
 
     def contended(self, round_: Round) -> str | None:
-        """Names of the arms that others disturbed in this round, or may have."""
+        """Names of the arms that others disturbed in this round, or may have.
+
+        They may have where a run has no reading of the load and another of the test has one.
+        """
         return self._disturbed(round_.runs)
 
     def _disturbed(self, runs: Mapping[str, TrialResult]) -> str | None:
@@ -105,6 +114,7 @@ class Comparison:
 
     @cached_property
     def _watched(self) -> bool:
+        """True if the load beside at least one run of the test is known."""
         return any(is_watched(round_.runs) for round_ in self.rounds)
 
     def _is_fair(self, round_: Round) -> bool:
@@ -114,13 +124,14 @@ class Comparison:
         """True if others did not slow this run, or slowed the whole round alike."""
         return self._disturbed({arm: round_.runs[arm]}) is None or self._is_fair(round_)
 
-    def _taken(self, round_: Round) -> float | None:
-        """Log of the most by which others slowed the first variant; None if unknown.
+    def _log_slowdown_at_most(self, round_: Round) -> float | None:
+        """Log of the most by which others slowed the first variant's rate; None if unknown.
 
         A program with many threads waits for CPUs that others hold where one with a single
         thread does not, so on a busy machine each round may disturb one arm alone. Others took
-        no more from it than the CPU time that they had: with all of it, its rate would have
-        grown at most as its CPU time. No such bound is known for a card or for stolen time.
+        no more from it than the CPU time that they had. With all of that it would have run
+        faster by no more than its own CPU time would have grown. No such bound is known for a
+        card or for stolen time.
         """
         first = self.ab_test.names[0]
         if self._is_sound(round_, first):
@@ -138,7 +149,7 @@ class Comparison:
 
     @property
     def disturbers(self) -> tuple[Neighbour, ...]:
-        """Programs beside all its runs, busiest first."""
+        """Programs that ran beside any run of the test, busiest first."""
         runs = [
             a.run
             for round_ in self.rounds
@@ -148,10 +159,11 @@ class Comparison:
         return neighbours(runs)
 
     def runs(self, arm: str) -> tuple[Run, ...]:
+        """Runs of `arm` in the rounds that count."""
         return runs_of(self.counted, arm)
 
     def collapsed(self, arm: str) -> int:
-        """Number of an arm's collapsed runs; they still count."""
+        """Number of an arm's collapsed runs in the rounds that count; they still count."""
         return collapsed([run.units_per_s for run in self.runs(arm)])
 
     def log_gains(self, objective: Objective, arm: str, rounds: Rounds) -> list[float]:
@@ -166,53 +178,63 @@ class Comparison:
     def interval(self, objective: Objective, arm: str = AFTER) -> Interval | None:
         """Gain of `arm` over the first variant, 1.0 for none.
 
-        The estimate is the ratio of median scores, if inside, as a reader would compute it from
-        the table. Bounds cover the first variant's drift since its baselines. None below two
-        rounds or after a failure.
+        The estimate is the ratio of median scores, as one computes it from the table, unless that
+        lies outside the bounds. Bounds cover the first variant's drift since its baselines. None
+        below two rounds, after a failure, or where a figure of the card's counters would have to
+        be corrected for load.
         """
-        bounds = self._paired(objective, arm)
+        bounds = self._before_drift(objective, arm)
         if bounds is None:
             return None
         typical = self._typical(objective, arm)
         ratio = objective.metric.gain(
             self._typical(objective, self.ab_test.names[0]), typical
         )
-        gains = [stats.estimate_inside(bounds.low, bounds.high, ratio, bounds.estimate)]
+        estimate = stats.estimate_inside(bounds.low, bounds.high, ratio, bounds.estimate)
+        covered = [estimate]
         if outside := self._drift(objective, bounds):
-            gains.append(objective.metric.gain(outside, typical))
-        low, high = min(bounds.low, *gains), max(bounds.high, *gains)
-        return replace(bounds, estimate=gains[0], low=low, high=high)
+            covered.append(objective.metric.gain(outside, typical))
+        low, high = min(bounds.low, *covered), max(bounds.high, *covered)
+        return replace(bounds, estimate=estimate, low=low, high=high)
 
-    def _paired(self, objective: Objective, arm: str) -> Interval | None:
-        """Bounds of the rounds alone, as gains.
+    def _before_drift(self, objective: Objective, arm: str) -> Interval | None:
+        """Gain and its bounds, before the first variant's drift is added.
 
         Load only slows: the lower bound takes rounds in which it may have slowed `arm`, too, the
         upper one none.
         """
         if self.failure or len(self.counted) < FEWEST:
             return None
-        if objective.metric.from_card and any(map(self._taken, self.counted)):
-            return None
-        low = self._bounds(objective, arm, self.counted)
-        low = replace(low, low=low.low + math.log(self._slowed_by_us(arm)))
+        if objective.metric.from_card and any(
+            map(self._log_slowdown_at_most, self.counted)
+        ):
+            return (
+                None  # CPU time bounds what others took of a rate, not of a card's figure
+            )
+        counted = self._bounds(objective, arm, self.counted)
+        low = counted.low + math.log(self._gain_left_after_probe(arm))
         if len(self.fair) < FEWEST:
-            return replace(as_gains(low), high=math.inf)
-        high = self._bounds(objective, arm, self.fair)
-        estimate = stats.estimate_inside(low.low, high.high, low.estimate, high.estimate)
-        return as_gains(replace(low, estimate=estimate, high=high.high))
+            return replace(as_gains(replace(counted, low=low)), high=math.inf)
+        fair = self._bounds(objective, arm, self.fair)
+        estimate = stats.estimate_inside(low, fair.high, counted.estimate, fair.estimate)
+        return as_gains(replace(counted, estimate=estimate, low=low, high=fair.high))
 
     def _bounds(self, objective: Objective, arm: str, rounds: Rounds) -> Interval:
-        """Log gain's bounds by `rounds`, and by the sound runs of the other ones."""
+        """Log gain and its bounds by `rounds`, and by the sound runs of the other ones.
+
+        The first variant's runs are raised by all that others may have slowed them. Its baselines
+        only move a bound outwards.
+        """
         names = (self.ab_test.names[0], arm)
         used = {round_.number for round_ in rounds}
-        others = [round_ for round_ in self.whole if round_.number not in used]
+        others = [round_ for round_ in self.usable if round_.number not in used]
 
         def logs(runs: Sequence[Run]) -> list[float]:
             return [objective.log_merit(run) for run in runs]
 
         first, last = (logs(runs_of(rounds, one)) for one in names)
-        taken = [self._taken(round_) or 0.0 for round_ in rounds]
-        first = list(map(operator.add, first, taken))
+        slowed = [self._log_slowdown_at_most(round_) or 0.0 for round_ in rounds]
+        first = list(map(operator.add, first, slowed))
         beside = [
             logs(runs_of([other for other in others if self._is_sound(other, one)], one))
             for one in names
@@ -224,22 +246,27 @@ class Comparison:
             sigma=self.ab_test.sigma,
         )
 
-    def _slowed_by_us(self, arm: str) -> float:
-        """Gain left if the probe slowed the first variant alone.
+    def _gain_left_after_probe(self, arm: str) -> float:
+        """Factor on the lower bound, from 1 for all of it down to 1 - MOST_PROBE_COST.
 
-        A step below a millisecond loses much to the probe, a large batch's little.
+        What is left of a gain if the probe cost the first variant a larger share of its time
+        than `arm`. A step below a millisecond loses much to the probe, a large batch's little.
         """
         first, after = (
-            statistics.median(run.probe_share for run in runs_of(self.whole, name))
+            statistics.median(run.probe_share for run in runs_of(self.usable, name))
             for name in (self.ab_test.names[0], arm)
         )
-        return 1 - min(max(0.0, first - after) * PROBE_MARGIN, MOST_OURS)
+        return 1 - min(max(0.0, first - after) * PROBE_MARGIN, MOST_PROBE_COST)
 
     def _typical(self, objective: Objective, arm: str) -> float:
         return statistics.median(objective.score(run) for run in self.runs(arm))
 
     def _drift(self, objective: Objective, bounds: Interval) -> float | None:
-        """First variant's score outside the rounds, if farther off than half of `bounds`."""
+        """First variant's score outside the rounds; None unless the machine's speed changed.
+
+        It has if that score differs from the one in the rounds by more than half the width of
+        `bounds`, in logs.
+        """
         if len(self.outside) < FEWEST:
             return None
         outside = statistics.median(objective.score(run) for run in self.outside)
@@ -251,7 +278,7 @@ class Comparison:
 
     def drift_note(self, objective: Objective, unit: str) -> str | None:
         """Sentence on the first variant's drift, in `unit` (`samples/s`)."""
-        bounds = self._paired(objective, AFTER)
+        bounds = self._before_drift(objective, AFTER)
         outside = bounds and self._drift(objective, bounds)
         if not outside:
             return None
@@ -274,15 +301,17 @@ class Comparison:
     def proven(self, objective: Objective, smallest_gain: float) -> bool:
         """True if the rounds prove a sufficient gain.
 
-        All evidence of the call and the mean of all runs must show a gain: a faster
-        variant that sometimes collapses may do less work in the end.
+        Before drift, the lower bound must exceed `smallest_gain`; with it, there must still be a
+        gain. The ratio of mean scores in the rounds that count must exceed `smallest_gain`, too:
+        a faster variant that sometimes collapses may do less work in the end.
         """
-        rounds, gain = self._paired(objective, AFTER), self.interval(objective)
+        before_drift = self._before_drift(objective, AFTER)
+        gain = self.interval(objective)
         if (
-            rounds is None
+            before_drift is None
             or gain is None
             or gain.low <= 1
-            or rounds.low <= 1 + smallest_gain
+            or before_drift.low <= 1 + smallest_gain
         ):
             return False
         before, after = (
@@ -295,15 +324,18 @@ class Comparison:
 def as_gains(log_gains: Interval) -> Interval:
     """An interval of log gains as one of gains; bounds stay finite."""
     logs = (log_gains.estimate, log_gains.low, log_gains.high)
-    estimate, low, high = (math.exp(max(-WIDEST, min(WIDEST, log))) for log in logs)
+    estimate, low, high = (
+        math.exp(max(-LARGEST_LOG, min(LARGEST_LOG, log))) for log in logs
+    )
     return replace(log_gains, estimate=estimate, low=low, high=high)
 
 
 def chained(parts: Sequence[Comparison], objective: Objective) -> Interval | None:
-    """Chain the gains of several steps: A to B, then B to C; None without any.
+    """Chain the gains of several steps: A to B, then B to C.
 
-    Rounds of different steps are independent, so the distances of the bounds add as the sides
-    of a right angle do (Zou and Donner, *Statistics in Medicine* 27, 2008).
+    None without a step, or where one has no interval. Rounds of different steps are independent,
+    so the distances of the bounds add by their squares, as the legs of a right triangle do (Zou
+    and Donner, *Statistics in Medicine* 27, 2008).
     """
     intervals = [part.interval(objective) for part in parts]
     steps = [step for step in intervals if step is not None]

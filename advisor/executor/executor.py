@@ -3,8 +3,9 @@
 The tuner is pure: the same results lead to the same next request. A run is written to the
 history before the tuner sees it. Together that is all there is to resuming: a call that was killed
 is simply made again, asks for the same trials, and has the finished ones answered from the history.
-Rounds of a comparison are the exception. Their speeds are only worth something beside each other,
-so each has a key of its own series, and one from an earlier call is never taken.
+Rounds are the exception: none is answered by a run of an earlier call. Speeds are only worth
+something beside each other, so each round that compares them has a key of its own. Rounds of a
+quality test compare results, and may share runs with other tests of this call.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Protocol
 
 from advisor.errors import InterruptedByUserError, NodeLostError
@@ -40,9 +40,10 @@ LATE_S = 2.0
 
 Record: benchmarks/results/reach-cpu2.md: with four, one of 30 calls came later than the 5 s after
 its budget that `benchmarks.reach` allows."""
-LATE_GUESS = 3.0
-"""A trial run ahead ends after so many times its expected time: nobody asked for it yet.
+GUESS_LIMIT = 3.0
+"""A guess is ended after so many times its expected time.
 
+A guess is a trial that the tuner has not asked for yet, and may never ask for.
 Judgement: too small drops a guess that load slowed, too large keeps the card asked for waiting."""
 MOST_TIMES = 2
 """A test has at most so many times its planned rounds, contended ones included.
@@ -51,7 +52,9 @@ Judgement: more would spend the budget beside a neighbour that stays, fewer give
 UNTIMED = {"quality", "effects"}
 """Purposes for which a run's speed does not matter."""
 EXPENSIVE = 0.05
-"""Share of the budget beyond which a contended process is not repeated: its rounds will be.
+"""Share of the budget beyond which a contended process is not run again.
+
+What a search adopts is measured again anyway, in the rounds of a comparison.
 
 Judgement: 20 such processes are a whole budget."""
 
@@ -66,9 +69,12 @@ class Listener(Protocol):
         """A result is there."""
 
     def round_done(
-        self, number: int, planned: int, label: str, gain: Interval | None
+        self, counted: int, planned: int, label: str, gain: Interval | None
     ) -> None:
-        """A round of a comparison ended (0: it begins), with the gain so far."""
+        """`counted` of `planned` rounds count so far, and show `gain`.
+
+        Told before the first round and after each. A round that does not count adds nothing.
+        """
 
     def compared(self, done: Comparison) -> None:
         """The rounds of a comparison are over."""
@@ -92,7 +98,7 @@ class Budget:
 
 @dataclass(kw_only=True)
 class Executor:
-    """Executor of variants of one program."""
+    """Executor of requests on variants of one program, or on several `programs`."""
 
     engine: Engine
     program: Program
@@ -104,21 +110,29 @@ class Executor:
     attempts: list[TrialResult] = field(default_factory=list)
     comparisons: list[Comparison] = field(default_factory=list)
     patient: bool = True
-    """Run a contended run again; if in vain, not until one is uncontended."""
+    """False once a run was contended the second time, too.
+
+    Contended runs are then kept as they are, until one runs undisturbed."""
     cards: int = 1
-    _ahead: dict[str, _Begun] = field(default_factory=dict)
-    """Trials that ran beside others before asked for, by key."""
+    """Number of cards on which trials run at once."""
+    _ahead: dict[str, _LimitedTrial] = field(default_factory=dict)
+    """Trials that ran beside others before they were asked for, by key."""
     _last_id: int = 0
 
     def answer(
         self, request: TrialRequest | ABTest, ahead: Iterable[TrialRequest]
     ) -> TrialResult | Comparison | SkippedRun:
-        """Result of `request`. Raises InterruptedByUserError; finished runs are kept."""
+        """Result of `request`.
+
+        `ahead`: what the tuner may ask next; further equal cards run it meanwhile. Raises
+        InterruptedByUserError and NodeLostError; finished runs are kept.
+        """
         if request.purpose != "baseline":
             self.run_cache.check_speed([run.units_per_s for run in self._baselines()])
         if isinstance(request, ABTest):
             return self.compare(request)
         if request.purpose == "baseline" and self._baselines() and self.cards == 1:
+            # the second baseline runs on all cards at once, to learn if they are equal
             self._find_equal_cards(request)
         elif self.cards > 1:
             self._run_ahead([request, *ahead])
@@ -127,26 +141,25 @@ class Executor:
     def _find_equal_cards(self, request: TrialRequest) -> None:
         """Use every held card, if the original runs alike on all.
 
-        This shows programs that choose their card, unequal cards, and too few CPUs.
+        A program that chooses its card itself, a card that differs, and too few CPUs for all
+        show as a run that is not equal.
         """
         equal_cards = self.engine.equal_gpus
         if not equal_cards:
             return
         left_s = self.budget.remaining_s
-        begun = [
-            self._begin(request, *self._build(request), left_s)
+        trials = [
+            self._limited(request, *self._build(request), left_s)
             for _ in (None, *equal_cards)
         ]
-        (first,), *others = self._run_all([[trial] for trial in begun])
-        self._ahead[first.key] = first
+        (first,), *others = self._run_all([[trial] for trial in trials])
+        self._ahead[first.key] = first  # `measure` finds it there
+        original = self._baselines()[0]
         if all(
-            map(
-                partial(is_equal, self._baselines()[0]),
-                itertools.chain(*others),
-                equal_cards,
-            )
+            is_equal(original, other, uuid)
+            for (other,), uuid in zip(others, equal_cards, strict=True)
         ):
-            self.cards = len(begun)
+            self.cards = len(trials)
             self.listener.note(
                 f"{self.cards} equal cards: trials run on all of them at once"
             )
@@ -161,63 +174,67 @@ class Executor:
         The first is asked for; the others are guesses of what the tuner asks next. A guess has
         a time limit and is dropped if it passes it, since nobody may ever ask for it.
         """
-        begun: dict[str, _Begun] = {}
+        trials: dict[str, _LimitedTrial] = {}
         for request in requests:
-            if len(begun) == self.cards or request.fresh:
+            if len(trials) == self.cards or request.fresh:
                 break
             trial, key = self._build(request)
             has_result = key in self._ahead or self.run_cache.find(key) is not None
             remaining_s = self.budget.remaining_s
             if (
                 has_result
-                or key in begun
+                or key in trials
                 or request.expected_s > remaining_s - request.kept_s
             ):
                 continue
             if request is not requests[0]:
-                most_s = LATE_GUESS * request.expected_s
-                trial = replace(trial, total_limit_s=min(trial.total_limit_s, most_s))
-            begun[key] = self._begin(request, trial, key, remaining_s)
-        if len(begun) > 1:
-            several = list(begun.values())
+                guess_s = GUESS_LIMIT * request.expected_s
+                trial = replace(trial, total_limit_s=min(trial.total_limit_s, guess_s))
+            trials[key] = self._limited(request, trial, key, remaining_s)
+        if len(trials) > 1:  # one alone is run by `measure`
+            several = list(trials.values())
             self.listener.trial_started(int(several[0].trial.id), several[0].trial.label)
             for done in itertools.chain(*self._run_all([[trial] for trial in several])):
-                late = isinstance(done.result, Failure) and done.result.kind == "timeout"
-                if done.request is requests[0] or not late:
+                timed_out = (
+                    isinstance(done.result, Failure) and done.result.kind == "timeout"
+                )
+                if done.request is requests[0] or not timed_out:
                     self._ahead[done.key] = done
 
     def measure(self, request: TrialRequest) -> TrialResult | SkippedRun:
-        """Measure a run, again where contended; the less contended counts."""
+        """Measure a run, again where contended; the less contended counts.
+
+        The second one counts if it fails, unless the first ran beside no load of CPUs.
+        """
         first = self.run_once(request)
-        if isinstance(first, SkippedRun) or not self._is_to_repeat(first):
+        if isinstance(first, SkippedRun) or request.purpose in UNTIMED:
             return first
-        again = self.run_once(request)
+        if first.run is None or not contended(first.run):
+            self.patient = True
+            return first
+        if not self.patient or first.run.wall_s > EXPENSIVE * self.budget.total_s:
+            return first
+        again = self.run_once(request)  # the cache serves no contended run
         if isinstance(again, SkippedRun):
             return first
-        best, other = sorted((first, again), key=_background_load)
+        best, other = sorted((first, again), key=_by_load)
         self.patient = best.run is None or not contended(best.run)
         self.attempts[self.attempts.index(other)] = replace(other, repeated=True)
         return replace(best, remaining_s=self.budget.remaining_s)
 
-    def _is_to_repeat(self, answer: TrialResult) -> bool:
-        """True for a contended run, unless in vain or too long."""
-        if answer.request.purpose in UNTIMED:
-            return False
-        if answer.run is None or not contended(answer.run):
-            self.patient = True
-            return False
-        return self.patient and answer.run.wall_s <= EXPENSIVE * self.budget.total_s
-
     def compare(self, ab_test: ABTest) -> Comparison:
-        """Run the rounds of a test, which baselines of this call stand beside.
+        """Run the rounds of a test.
 
-        They are runs of the original from before the rounds. Where the machine has changed its
-        speed since, they differ from its runs in the rounds, and widen the bounds of the gain.
+        If its first variant is the original, this call's baselines go with the result as
+        `outside`. Where the machine has changed its speed since, they differ from the original's
+        runs in the rounds, and widen the bounds of the gain.
         """
         from_original = ab_test.before == Variant() and ab_test.purpose not in UNTIMED
         baselines = self._baselines() if from_original else []
         outside = tuple(run for run in baselines if not contended(run))
-        comparison = replace(_Rounds(executor=self, ab_test=ab_test).all(), outside=outside)
+        comparison = replace(
+            _RunningTest(executor=self, ab_test=ab_test).run_to_end(), outside=outside
+        )
         self.comparisons.append(comparison)
         self.listener.compared(comparison)
         return comparison
@@ -228,7 +245,10 @@ class Executor:
         return [a.run for a in attempts if a.run and not a.reused and not a.repeated]
 
     def run_once(self, request: TrialRequest) -> TrialResult | SkippedRun:
-        """Run `request`, or take a kept result; a lost node is replaced."""
+        """Run `request`, or take a kept result.
+
+        If its node is lost and another may do, it is asked for again: the engine opens the next.
+        """
         while True:
             try:
                 return self.run_rounds([[request]], earlier_calls=True)[0][0]
@@ -241,44 +261,51 @@ class Executor:
     ) -> list[list[TrialResult | SkippedRun]]:
         """Run rounds at once, a card each, and their requests in turn.
 
-        A round ends with its first failure. Raises NodeLostError.
+        A round ends behind the first process that fails here; a kept failure does not end it.
+        `earlier_calls`: runs of earlier calls will do. Raises NodeLostError.
         """
-        prepared: list[list[TrialResult | SkippedRun | _Begun]] = []
+        prepared: list[list[TrialResult | SkippedRun | _LimitedTrial]] = []
         for requests in rounds:
             prepared.append([])
             after_s = 0.0
             for request in requests:
-                one = self._prepared(request, earlier_calls=earlier_calls, after_s=after_s)
+                one = self._answer_or_trial(
+                    request, earlier_calls=earlier_calls, after_s=after_s
+                )
                 prepared[-1].append(one)
                 after_s += request.expected_s
-        begun = [
-            [one for one in several if isinstance(one, _Begun)] for several in prepared
+        trials = [
+            [one for one in several if isinstance(one, _LimitedTrial)]
+            for several in prepared
         ]
         answers: list[list[TrialResult | SkippedRun]] = []
-        for several, ran in zip(prepared, map(iter, self._run_all(begun)), strict=True):
+        for several, ran in zip(prepared, map(iter, self._run_all(trials)), strict=True):
             answers.append([])
             for one in several:
-                done = next(ran, None) if isinstance(one, _Begun) else one
+                done = next(ran, None) if isinstance(one, _LimitedTrial) else one
                 if done is None:  # behind a failure
                     break
                 answers[-1].append(
-                    self._concluded(done) if isinstance(done, _Begun) else done
+                    self._concluded(done) if isinstance(done, _LimitedTrial) else done
                 )
         return answers
 
-    def _prepared(
+    def _answer_or_trial(
         self, request: TrialRequest, *, earlier_calls: bool, after_s: float
-    ) -> TrialResult | SkippedRun | _Begun:
-        """Answer that needs no process, or the trial to run after `after_s`."""
+    ) -> TrialResult | SkippedRun | _LimitedTrial:
+        """Answer that needs no process, or the trial to run after `after_s`.
+
+        An answer is recorded as an attempt here; a trial is announced to the listener.
+        """
         trial, key = self._build(request)
-        kept_result = (
+        cached = (
             None if request.fresh else self.run_cache.find(key, earlier_calls=earlier_calls)
         )
         if key in self._ahead:
             return self._concluded(replace(self._ahead.pop(key), request=request))
-        if kept_result is not None:
-            kept = self._begin(request, trial, key, self.budget.remaining_s)
-            return self._add(replace(kept, result=kept_result), reused=True)
+        if cached is not None:
+            unrun = self._limited(request, trial, key, self.budget.remaining_s)
+            return self._add(replace(unrun, result=cached), reused=True)
         remaining_s = self.budget.remaining_s - after_s
         if request.expected_s > remaining_s:
             return SkippedRun(
@@ -287,30 +314,37 @@ class Executor:
         if request.purpose == "baseline":
             self.run_cache.note_earlier(key)
         self.listener.trial_started(int(trial.id), trial.label)
-        return self._begin(request, trial, key, remaining_s)
+        return self._limited(request, trial, key, remaining_s)
 
-    def _begin(
+    def _limited(
         self, request: TrialRequest, trial: Trial, key: str, remaining_s: float
-    ) -> _Begun:
+    ) -> _LimitedTrial:
+        """`trial` with the limits of its request and of the budget; uses its number up."""
         self._last_id += 1
-        most_s = remaining_s - request.kept_s + LATE_S
-        limit_s = min(trial.total_limit_s, most_s)
+        budget_limit_s = remaining_s - request.kept_s + LATE_S
+        limit_s = min(trial.total_limit_s, budget_limit_s)
         trial = replace(trial, steps_limit_s=request.limit_s, total_limit_s=limit_s)
-        return _Begun(
-            request=request, trial=trial, key=key, most_s=most_s, remaining_s=remaining_s
+        return _LimitedTrial(
+            request=request,
+            trial=trial,
+            key=key,
+            budget_limit_s=budget_limit_s,
+            remaining_s=remaining_s,
         )
 
-    def _run_all(self, rounds: Sequence[Sequence[_Begun]]) -> list[list[_Begun]]:
+    def _run_all(
+        self, rounds: Sequence[Sequence[_LimitedTrial]]
+    ) -> list[list[_LimitedTrial]]:
         """Run rounds at once, the first one on the program's own card."""
-        cards = [
+        environments = [
             (),
             *((("CUDA_VISIBLE_DEVICES", uuid),) for uuid in self.engine.equal_gpus),
         ]
 
         def run(
-            several: Sequence[_Begun], card: tuple[tuple[str, str], ...]
-        ) -> list[_Begun]:
-            done: list[_Begun] = []
+            several: Sequence[_LimitedTrial], card: tuple[tuple[str, str], ...]
+        ) -> list[_LimitedTrial]:
+            done: list[_LimitedTrial] = []
             for one in several:
                 started = self.engine.clock()
                 trial = replace(one.trial, env=(*one.trial.env, *card))
@@ -325,9 +359,9 @@ class Executor:
         if len(rounds) < 2:
             return [run(trials, ()) for trials in rounds]
         with ThreadPoolExecutor(len(rounds)) as pool:
-            return list(pool.map(run, rounds, cards))
+            return list(pool.map(run, rounds, environments))
 
-    def _concluded(self, done: _Begun) -> TrialResult | SkippedRun:
+    def _concluded(self, done: _LimitedTrial) -> TrialResult | SkippedRun:
         """Keep a trial's result, unless a limit of ours ended it.
 
         Such an end says nothing of the program: kept, it would stand as a failure of its values
@@ -335,8 +369,8 @@ class Executor:
         """
         request, trial, result = done.request, done.trial, done.result
         assert result is not None
-        # the whole time, since a limit may pass before the command has begun
-        by_budget = done.took_s > done.most_s - LATE_S
+        # with the preparation: the budget may run out in it, before the command starts
+        by_budget = done.took_s > done.budget_limit_s - LATE_S
         if isinstance(result, Failure) and result.kind == "interrupted":
             msg = "Interrupted; nothing was changed, and what was measured is kept."
             raise InterruptedByUserError(msg)
@@ -350,14 +384,18 @@ class Executor:
             self.listener.note(f"{trial.label}: stopped by gpu-advisor, {reason}")
             return SkippedRun(
                 request=request,
-                needed_s=max(request.expected_s, done.most_s),
+                needed_s=max(request.expected_s, done.budget_limit_s),
                 remaining_s=done.remaining_s,
                 stopped=True,
             )
         self.run_cache.append(done.key, result)
         return self._add(done)
 
-    def _add(self, done: _Begun, *, reused: bool = False) -> TrialResult:
+    def _add(self, done: _LimitedTrial, *, reused: bool = False) -> TrialResult:
+        """Record an attempt, and tell the listener.
+
+        A baseline's start-up time becomes the program's: its limit of the start follows from it.
+        """
         assert done.result is not None
         attempt = TrialResult(
             id=done.trial.id,
@@ -375,6 +413,7 @@ class Executor:
         return attempt
 
     def _build(self, request: TrialRequest) -> tuple[Trial, str]:
+        """Trial of `request` under the next number, which `_limited` uses up, and its key."""
         id_ = f"{self._last_id + 1:03d}"
         name = request.variant.program
         program = self.program if name is None else self.programs[name]
@@ -383,13 +422,13 @@ class Executor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Begun:
-    """Trial with its limits, and its result once it ran."""
+class _LimitedTrial:
+    """Trial with the limits that it would run under, and its result once there is one."""
 
     request: TrialRequest
     trial: Trial
     key: str
-    most_s: float
+    budget_limit_s: float
     """Longest time that the budget leaves it."""
     remaining_s: float
     result: Run | Failure | None = None
@@ -397,28 +436,37 @@ class _Begun:
 
 
 class _SpentError(Exception):
-    """The next process would exceed the budget: the comparison ends with the rounds it has."""
+    """A process did not fit the budget, or a limit of ours ended it.
+
+    The comparison ends with the rounds that it has."""
 
 
 @dataclass(kw_only=True)
-class _Rounds:
+class _RunningTest:
     """Test while its rounds run."""
 
     executor: Executor
     ab_test: ABTest
     rounds: list[Round] = field(default_factory=list)
-    took_s: dict[str, float] = field(default_factory=dict)
-    """Time of one more process of each variant."""
+    next_process_s: dict[str, float] = field(default_factory=dict)
+    """Expected time of each arm's next process.
+
+    What its last one of the same plan took, and at most what was planned."""
     cut_short: bool = False
 
-    def all(self) -> Comparison:
-        """Rounds until enough, or no budget."""
+    def run_to_end(self) -> Comparison:
+        """Rounds until enough, decided, failed, or no budget."""
         test = self.ab_test
-        self.took_s = {arm: request.expected_s for arm, request in test.by_name.items()}
+        self.next_process_s = {
+            arm: request.expected_s for arm, request in test.by_name.items()
+        }
         repeats = max(2, test.rounds // 2) if self.executor.patient else 0
 
-        def reason(runs: Mapping[str, TrialResult]) -> str | None:
-            """Reason to repeat a round; none once enough were repeated."""
+        def why_repeat(runs: Mapping[str, TrialResult]) -> str | None:
+            """Reason to repeat a round, or None.
+
+            Once `repeats` rounds did not count, one whose arms had about the same load does.
+            """
             every = (runs, *(round_.runs for round_ in self.rounds))
             disturbed = contended_arms(runs, watched=any(map(is_watched, every)))
             disturbed = None if test.purpose == "quality" else disturbed
@@ -430,7 +478,7 @@ class _Rounds:
             for round_ in interleaved(
                 test.names,
                 self._run,
-                contended=reason,
+                why_repeat=why_repeat,
                 failed=lambda a: a.run is None,
                 at_once=lambda: min(self.executor.cards, self._missing()),
             ):
@@ -470,35 +518,43 @@ class _Rounds:
         )
 
     def _run(self, rounds: Sequence[Turns]) -> list[dict[str, TrialResult]]:
-        """Run rounds at once, on a card each; a single one stops at a failure."""
+        """Run rounds at once, on a card each; each ends with its first failure.
+
+        A single round asks for one process after another, so each is announced as it starts, and
+        held against what the budget has left then. Of several rounds all are prepared first.
+        """
         if len(rounds) > 1:
             requests = [[self._request(*turn) for turn in turns] for turns in rounds]
             answers = self.executor.run_rounds(requests)
             return [
-                {arm: self._taken(arm, a) for (arm, _), a in zip(turns, got, strict=False)}
+                {
+                    arm: self._accepted(arm, a)
+                    for (arm, _), a in zip(turns, got, strict=False)
+                }
                 for turns, got in zip(rounds, answers, strict=True)
             ]
         results: dict[str, TrialResult] = {}
         for arm, number in rounds[0]:
             request = self._request(arm, number)
-            results[arm] = self._taken(arm, self.executor.run_rounds([[request]])[0][0])
+            results[arm] = self._accepted(arm, self.executor.run_rounds([[request]])[0][0])
             if results[arm].run is None:
                 break
         return [results]
 
-    def _taken(self, arm: str, answer: TrialResult | SkippedRun) -> TrialResult:
-        """Result, which tells what its arm's next process takes."""
+    def _accepted(self, arm: str, answer: TrialResult | SkippedRun) -> TrialResult:
+        """Result, which tells what its arm's next process takes. Raises _SpentError."""
         if isinstance(answer, SkippedRun):
             raise _SpentError
         asked = self.ab_test.by_name[arm]
         if answer.request.plan == asked.plan and not answer.reused:
-            self.took_s[arm] = min(asked.expected_s, answer.took_s)
+            self.next_process_s[arm] = min(asked.expected_s, answer.took_s)
         return answer
 
     def _request(self, arm: str, number: int) -> TrialRequest:
         test, request = self.ab_test, self.ab_test.by_name[arm]
-        request = replace(request, expected_s=self.took_s[arm])
-        if test.purpose == "quality":  # each round has a seed; tests share their runs
+        request = replace(request, expected_s=self.next_process_s[arm])
+        if test.purpose == "quality":
+            # round n has the n-th seed, so two tests of one variant can share their runs
             return replace(request, repeat=(request.repeat or 0) + number - 1)
         series = f"comparison {len(self.executor.comparisons) + 1}, round {number}"
         request = replace(request, series=series)
@@ -507,6 +563,11 @@ class _Rounds:
         return request
 
     def _missing(self) -> int:
+        """Rounds still to run: until enough count, at most MOST_TIMES as many in all.
+
+        A round that `why_repeat` let pass because all its arms had about the same load counts
+        here. `Comparison.contended` still names the arms of such a round.
+        """
         quiet = [r for r in self.rounds if r.contended is None]
         wanted = self._wanted(quiet)
         return max(0, min(wanted - len(quiet), MOST_TIMES * wanted - len(self.rounds)))
@@ -515,40 +576,43 @@ class _Rounds:
         """Rounds to be had; a confirmation may add some.
 
         It spends what the budget leaves, up to the test's `max_rounds`, since more rounds narrow
-        the bounds. If runs collapsed, it first buys the rounds that outlive them: else one stray
-        run decides a test of six rounds.
+        the bounds. If runs collapsed, it buys the rounds that outlive them where these fit, also
+        beyond `max_rounds`: else one stray run decides a test of six rounds. Of the rates only
+        the worse arm's number of collapses is used, so the bounds hold (`rounds_wanted`).
         """
         test = self.ab_test
         if test.purpose != "confirm":
             return test.rounds
         rates = {arm: [r.units_per_s for r in runs_of(quiet, arm)] for arm in test.names}
         left_s = self.executor.budget.remaining_s
-        fit = len(quiet) + int(left_s / max(sum(self.took_s.values()), 1e-9))
+        fit = len(quiet) + int(left_s / max(sum(self.next_process_s.values()), 1e-9))
         outlive = rounds_wanted(test.rounds, rates)
         enough = outlive if outlive <= fit else test.rounds
         return max(enough, min(test.max_rounds, fit))
 
 
-def is_equal(original: Run, other: _Begun, uuid: str) -> bool:
-    """True if the original ran alike on `uuid`, and left no file.
+def is_equal(original: Run, other: _LimitedTrial, uuid: str) -> bool:
+    """True if the original ran on `uuid` as fast as on its own card, and under an overlay.
 
     Only under an overlay may two trials run at once: else both would write the same files. A
     program that names its card itself runs on one card both times, which shows here.
     """
     run = other.result
-    if not isinstance(run, Run) or [len(original.cards), len(run.cards), run.ranks] != [
-        1,
-        1,
-        1,
-    ]:
+    if not isinstance(run, Run):
+        return False
+    if not len(original.cards) == len(run.cards) == run.ranks == 1:
         return False
     apart = same_uuid(run.cards[0].uuid, uuid) and not same_uuid(
         original.cards[0].uuid, uuid
     )
-    alike = abs(run.units_per_s / original.units_per_s - 1) <= MOVED
-    return apart and alike and run.isolation == "overlay"
+    same_speed = abs(run.units_per_s / original.units_per_s - 1) <= MOVED
+    return apart and same_speed and run.isolation == "overlay"
 
 
-def _background_load(attempt: TrialResult) -> tuple[bool, float]:
+def _by_load(attempt: TrialResult) -> tuple[bool, float]:
+    """Sort key: undisturbed runs first, then by the CPUs that others kept busy.
+
+    A failure stands like a contended run beside which others kept no CPU busy.
+    """
     run = attempt.run
     return (contended(run), run.disturbance.others_cpus or 0.0) if run else (True, 0.0)

@@ -80,11 +80,13 @@ class ABTest:
     rounds: int
     """Uncontended rounds, fixed before the first."""
     max_rounds: int = 0
-    """Most rounds. Time decides how many, never a rate, so the bounds hold."""
+    """Most rounds, but for those that outlive collapsed runs.
+
+    Time decides how many, and the number of collapses, never a rate itself: the bounds hold."""
     sigma: float = 0.0
     """Standard deviation of a log ratio of two equal processes, known before."""
     finish_once: bool = False
-    """In round one the last variant finishes a whole item."""
+    """In round one, and in those that run at once with it, the last variant finishes an item."""
     decided: Callable[[Any], bool] | None = None
     """Ends the rounds once true of the `Comparison` so far; its errors must allow for the looks."""
 

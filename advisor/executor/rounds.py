@@ -33,7 +33,7 @@ class Round:
     number: int
     runs: Mapping[str, TrialResult]
     contended: str | None = None
-    """Reason why it does not count."""
+    """Reason to run it again: it is none of the planned rounds."""
     failed: bool = False
     """An arm failed; no later round."""
 
@@ -49,14 +49,15 @@ def interleaved(
     arms: Sequence[str],
     run: Callable[[Sequence[Turns]], Sequence[dict[str, TrialResult]]],
     *,
-    contended: Callable[[Mapping[str, TrialResult]], str | None],
+    why_repeat: Callable[[Mapping[str, TrialResult]], str | None],
     failed: Callable[[TrialResult], bool] = lambda _: False,
     at_once: Callable[[], int] = lambda: 1,
 ) -> Iterator[Round]:
     """Run rounds until the caller stops.
 
-    `run` takes `at_once` rounds and returns the runs of each, up to a failed one. `contended`
-    returns why a whole round does not count, or None. Rounds of a lost node begin again.
+    `run` takes `at_once` rounds and returns the runs of each, up to a failed one. `why_repeat`
+    returns why a whole round does not count and is run again, or None. Rounds of a lost node
+    begin again.
     """
     orders: Iterator[tuple[str, ...]] = itertools.cycle(
         [tuple(arms), tuple(reversed(arms))]
@@ -76,7 +77,7 @@ def interleaved(
             if any(map(failed, runs_by_arm.values())):
                 yield Round(number=number, runs=runs_by_arm, failed=True)
                 return
-            reason = contended(runs_by_arm)
+            reason = why_repeat(runs_by_arm)
             yield Round(number=number, runs=runs_by_arm, contended=reason)
             if reason is not None:
                 again.append(order)

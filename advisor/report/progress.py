@@ -110,11 +110,11 @@ class Progress:
         self._trial = f"now: trial {number}, {one_line(label)}"
 
     def round_done(
-        self, number: int, planned: int, label: str, gain: Interval | None
+        self, counted: int, planned: int, label: str, gain: Interval | None
     ) -> None:
-        """Show the round after the `number` that count so far, and the gain of those."""
+        """Show the round after the `counted` that count so far, and the gain of those."""
         so_far = f", {Gain.of(gain).text} so far" if gain else ""  # type: ignore[union-attr]
-        running = min(number + 1, planned)
+        running = min(counted + 1, planned)
         self._round = f"round {running} of {planned}: {one_line(label)}{so_far}"
 
     def compared(self, done: Comparison) -> None:

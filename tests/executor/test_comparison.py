@@ -240,7 +240,7 @@ def test_the_order_flips_with_every_round_that_counts() -> None:
         return [{arm: arm for arm, _ in rounds[0]}]
 
     rounds = interleaved(
-        "ab", run, contended=lambda _: "somebody" if asked[-1].startswith("2") else None
+        "ab", run, why_repeat=lambda _: "somebody" if asked[-1].startswith("2") else None
     )
     found = list(itertools.islice(rounds, 4))
     assert asked == ["1a", "1b", "2b", "2a", "3b", "3a", "4a", "4b"]
@@ -251,7 +251,7 @@ def test_a_round_that_broke_is_the_last() -> None:
     """It may lack the other arm."""
     rounds = list(
         interleaved(
-            "ab", lambda _: [{"a": "a"}], contended=lambda _: None, failed=lambda r: r == "a"
+            "ab", lambda _: [{"a": "a"}], why_repeat=lambda _: None, failed=lambda r: r == "a"
         )
     )
     assert len(rounds) == 1
@@ -271,7 +271,7 @@ def test_rounds_at_once_begin_with_either_arm() -> None:
         return "somebody" if runs["a"] == "2a" else None
 
     many = itertools.chain([3], itertools.repeat(2))
-    rounds = interleaved("ab", run, contended=contended, at_once=lambda: next(many))
+    rounds = interleaved("ab", run, why_repeat=contended, at_once=lambda: next(many))
     found = list(itertools.islice(rounds, 5))
     assert asked == [["1a1b", "2b2a", "3a3b"], ["4b4a", "5b5a"]]
     assert [each.contended for each in found] == [None, "somebody", None, None, None]
