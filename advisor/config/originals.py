@@ -1,7 +1,8 @@
 """Originals of rewritten configs, and `revert`.
 
 Before a rewrite the state folder keeps a config's bytes and edited values. `revert` gives
-them back byte for byte; in a file edited since, only values that still stand as written.
+them back byte for byte. In a file edited since, our values go back and the rest stays; if one
+of them was edited too, nothing is changed and a diff is shown.
 A rewrite without a value in the config was never put in place, or was undone by hand.
 """
 
@@ -61,8 +62,9 @@ class Versions:
     ) -> Version:
         """Remember a rewrite in advance. Raises StateUnusableError.
 
-        In this order a call that is killed between the two leaves a version without a rewrite,
-        which `recover` takes away; in the other it would leave a rewrite without an original.
+        Called before the config is written: a call killed between the two leaves a version
+        without a rewrite, which `recover` removes. The other order would leave a rewrite
+        without an original.
         """
         taken = [int(path.stem) for path in self._files()]
         kept = {
@@ -165,7 +167,10 @@ def _version(number: int, kept: dict[str, Any]) -> Version:
 
 
 def recover(config: Path) -> list[str]:
-    """Remove leftovers of killed calls; return messages. Raises StateBusyError."""
+    """Remove leftovers of killed calls; return notes.
+
+    Raises StateBusyError and StateUnusableError.
+    """
     notes: list[str] = []
     for state in existing_folders(project_root(config)):
         versions = Versions(state, config)
@@ -177,7 +182,10 @@ def recover(config: Path) -> list[str]:
 
 
 def in_place(version: Version, current: bytes, config: Path) -> bool:
-    """True if `current` holds a value of `version`, or cannot be parsed."""
+    """True unless every value of `version` is as it was before.
+
+    The bytes it wrote count as in place, and so does a file that cannot be parsed.
+    """
     if current == version.tuned:
         return True
     if current == version.original:
@@ -197,7 +205,7 @@ def spelled_before(scalar: Scalar) -> str | None:
 
 
 def is_old(change: Mapping[str, Any], scalar: Scalar | None) -> bool:
-    """True if `scalar` is as it was before `change`; None: it is not there."""
+    """True if `scalar` is as it was before `change`; None: the config has no such value."""
     if scalar is None:
         return change["text"] is None
     return scalar.value == change["old"] and change["text"] is not None
@@ -235,6 +243,7 @@ def undo(version: Version, current: bytes, config: Path) -> bytes:
 
 
 def _parsed(content: bytes, config: Path) -> documents.Document:
+    """Parse `content`; the file `config` is read as well, only for its format."""
     return documents.parse(content, documents.read(config).format, str(config))
 
 

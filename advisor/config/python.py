@@ -3,7 +3,10 @@
 Leaves are written out: `batch_size = 32`, keywords of calls (`dict(batch_size=32)`,
 `L(build_loader)(total_batch_size=16)`), dict values, list items, class fields, and parts
 that are set (`train.max_iter = 90000`, `cfg["lr"] = 0.1`). One that is computed, set
-under a condition, or changed again says why it is left. Of one name the last counts.
+under a condition, or changed again says why it is left.
+
+Of a path that is set twice the last plain value is the leaf. If the later one is a call or
+stands under a condition, an earlier leaf stays and says why it cannot be edited.
 """
 
 import ast
@@ -54,7 +57,7 @@ class Places:
 
     def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
         start = self._offset(node.lineno, node.col_offset)
-        # The parser sets both ends.
+        # The parser always sets both ends; only their types allow None.
         return start, self._offset(node.end_lineno or 0, node.end_col_offset or 0)
 
     def _offset(self, line: int, column: int) -> int:
@@ -67,12 +70,12 @@ class Places:
 
 
 class _Reader:
-    """Scalars of one tree of syntax by path, each where it is set last."""
+    """Scalars of one syntax tree by path."""
 
     def __init__(self, text: str) -> None:
         self.found: dict[str, Scalar] = {}
         self._above: set[str] = set()
-        """Every place that holds or held a leaf."""
+        """Every path that ever was a leaf, or an ancestor of one."""
         self._text = text
         self._places = Places(text)
 
@@ -112,11 +115,12 @@ class _Reader:
     ) -> None:
         place = self._place(target, path)
         if place is None:
-            for inner in ast.walk(target):  # `a, b = 1, 2`
+            for inner in ast.walk(target):  # `a, b = 1, 2`, or no path: `cfg[i] = 3`
                 if isinstance(inner, ast.Name):
                     again = spelling.member(path, inner.id)
                     self._mark(again, f"it is set on line {target.lineno}")
         elif (why or isinstance(value, ast.Call)) and self._below(place):
+            # A call may read the old value and change a part: earlier leaves stay, marked.
             self._mark(place, why or f"it is changed again on line {target.lineno}")
         else:
             self._forget(place)
@@ -211,7 +215,7 @@ def _changed_by(node: ast.stmt) -> ast.expr | None:
 
 
 def is_literal(node: ast.AST) -> bool:
-    """True for a literal or signed number."""
+    """True for text, a number, a boolean or None as a literal; a number may have a sign."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
         inner = node.operand
         return isinstance(inner, ast.Constant) and is_number(inner.value)

@@ -1,9 +1,10 @@
 """Bytes of a config: bounded reads, swaps that other programs' edits survive.
 
 A rename would replace whatever lies there, also what an editor has saved since the config was
-read. No lock helps, since editors take none. So nothing is ever replaced: new bytes lie beside
-the config, named by what should come out and go in, and the two files change places in one system
-call. If something else came out, saved meanwhile, they change places again.
+read. No lock helps, since editors take none. So nothing is replaced where the system can exchange
+files: new bytes lie beside the config, named by what should come out and go in, and the two files
+change places in one system call. If something else came out, saved meanwhile, they change places
+again. Where it cannot, a look and a rename leave a moment in which a save is lost.
 
 A call may be killed at any point of this. The file that is left beside the config tells the next
 call what to do, by its name and content: remove it, or keep it as what somebody else saved.
@@ -32,7 +33,7 @@ NO_NAMES = {
     r"^~|\$": "The shell replaces `~` and variables only outside of single quotes.",
     r"[*?\[]": "The shell replaces a pattern only without quotes, and where a file matches it.",
 }
-"""Answers to what is no name of a file, by a pattern of it."""
+"""Hints by a pattern of a path that is not there."""
 CHECK_NAME = "Check the name, or call from the folder it is in."
 
 
@@ -62,6 +63,7 @@ _NOT_OFFERED = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EPERM}
 def write_atomic(path: Path, content: bytes, expected: bytes) -> None:
     """Replace the file's bytes in one step, if it still holds `expected`.
 
+    Where files cannot be exchanged, the look and the rename are two steps.
     Follows links; keeps mode, extended attributes, and the owner where it can. Raises
     EditRefusedError if somebody changed it, ConfigReadOnlyError if it cannot be written.
     """
@@ -161,7 +163,10 @@ def _came_out(path: Path, digest: str) -> bool:
 
 
 def _tidy(file: Path, target: Path) -> list[str]:
-    """Remove swap files and keep a concurrent save."""
+    """Remove a swap file whose content is one of the two that its name tells.
+
+    Other content was saved by another program: keep it beside the config, and return a note.
+    """
     if not file.is_file():
         return []
     digest = _digest(file.read_bytes())
@@ -183,7 +188,7 @@ def _look_alike(file: Path, original: Path) -> None:
 
 
 def _start(target: Path) -> str:
-    """Prefix of this target's files; short for any name."""
+    """Prefix of this target's files: a digest, as its name may be as long as one can be."""
     return f".gpu-advisor-{_digest(os.fsencode(target.name))}-"
 
 
