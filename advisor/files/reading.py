@@ -8,7 +8,7 @@ import json
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -126,14 +126,17 @@ def _parent(folder: Path, name: str) -> Iterator[tuple[int, str]]:
             os.close(number)
 
 
-def sources(folder: Path) -> Iterator[Path]:
-    """Python files below `folder`, but those of environments, caches and hidden folders."""
+def sources(folder: Path, suffixes: Collection[str] = (".py",)) -> Iterator[Path]:
+    """Files of a program below `folder`, but those of environments, caches and hidden folders.
+
+    Those with one of `suffixes`: Python's, by default.
+    """
     for place, folders, files in os.walk(folder):
         here = Path(place)
         folders[:] = sorted(name for name in folders if _may_hold_sources(here / name))
         for name in sorted(files):
             path = here / name
-            if path.suffix == ".py" and name[0] != "." and not path.is_symlink():
+            if path.suffix in suffixes and name[0] != "." and not path.is_symlink():
                 yield path
 
 

@@ -35,6 +35,8 @@ def proven_advice(state: TunerState, program: Program) -> tuple[Advice, ...]:
         if patch and placement.by_hand:
             left_out = ", ".join(placement.by_hand)
             reason += f" Not in the patch, and measured with it: {left_out}."
+        if patch:
+            reason += "".join(f" {caveat}" for caveat in placement.caveats)
         advice.append(
             Advice(title=suggestion.title, gain=gain, detail=reason, site=site, patch=patch)
         )
@@ -50,6 +52,8 @@ class Placement(NamedTuple):
     """Diff of what has a certain place, configs included; None where nothing has."""
     by_hand: list[str]
     """Words for each change that the patch does not hold."""
+    caveats: list[str]
+    """Sentences on what else may set a value of the patch."""
 
 
 def place(state: TunerState, program: Program, suggestion: Suggestion) -> Placement:
@@ -77,7 +81,8 @@ def place(state: TunerState, program: Program, suggestion: Suggestion) -> Placem
         patch = patch_at(program, file, sure) if sure else None
         diffs.append(patch)
         by_hand += [edit.words for edit in of_file if patch is None or edit not in sure]
-    return Placement(site, "".join(filter(None, diffs)) or None, by_hand)
+    caveats = [each.caveat for each in edits if each.caveat]
+    return Placement(site, "".join(filter(None, diffs)) or None, by_hand, caveats)
 
 
 class PlacedEdit(NamedTuple):
@@ -89,6 +94,8 @@ class PlacedEdit(NamedTuple):
     """Path of the changed file from the program's working folder; empty where it was not seen."""
     edit: Edit | None
     """None where its place is not certain."""
+    caveat: str = ""
+    """Sentence on what else may set the value; empty if nothing is known to."""
 
 
 def loader_edits(
@@ -116,12 +123,23 @@ def loader_edits(
             return [PlacedEdit(words, file, None)]
         edit = partial(patches.field_edit, read[change.path], change.new)
         place = home.relative_to(program.cwd).as_posix()
-        edits.append(PlacedEdit(f"`{change.path}={change.new!r}`", place, edit))
+        words_of_one = f"`{change.path}={change.new!r}`"
+        caveat = caveat_on(read[change.path], program)
+        edits.append(PlacedEdit(words_of_one, place, edit, caveat))
     if rest := {name: value for name, value in values.items() if name not in read}:
         edits.append(PlacedEdit(words, file, partial(patches.loader_edit, line, rest)))
     if all(patch_at(program, each.file, [each]) for each in edits):
         return edits
     return [PlacedEdit(words, file, None)]
+
+
+def caveat_on(field: str, program: Program) -> str:
+    """Sentence on a config that has the key of a patched field; empty without one."""
+    configs = fields.configs_with(field, program.cwd)
+    if not configs:
+        return ""
+    name = configs[0].relative_to(program.cwd).as_posix()
+    return f"`{name}` has `{field}` too: if the program reads it there, that value wins."
 
 
 def switch_edits(changes: Sequence[Change], suggestion: Suggestion) -> list[PlacedEdit]:

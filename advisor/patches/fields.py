@@ -5,6 +5,9 @@ function or file. Which object an expression names cannot be told without runnin
 counted, over all files of the program: one that is set once, to the literal that was seen in
 force, and read once, is one setting. What is read twice has a second use that was never tried with
 another value. A parameter, an option or a text of that name may set it too: then it is no patch's.
+
+A config beside the program may hold the name as well, and win over the code where it is read later.
+Or it is a file that the program writes. Which of the two it is no count tells, so it is told.
 """
 
 import ast
@@ -15,8 +18,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from advisor import files
+from advisor.config.document import SUFFIXES
 from advisor.model import JsonScalar
 
+CONFIGS = SUFFIXES.keys() - {".py"}
+LARGEST_CONFIG = 1 << 20
+"""Bytes of a config at most. Judgement: larger files are data, and reading them all takes long."""
+OUR_REPORT, LEAD = b'"written_by": "gpu-advisor"', 400
+"""What a report of an earlier call has in its first bytes: its values are no settings."""
 Setter = ast.Assign | ast.AnnAssign | ast.keyword
 """What sets one field: a statement, or a keyword of a call such as `Config(batch_size=4)`."""
 
@@ -71,6 +80,25 @@ def sole_home(name: str, value: JsonScalar, folder: Path) -> Path | None:
             homes += [path] * len(uses.places)
             reads += uses.reads
     return homes[0] if len(homes) == 1 and reads == 1 else None
+
+
+def configs_with(name: str, folder: Path) -> list[Path]:
+    """Configs below `folder` that name the key, but reports of earlier calls."""
+    return [path for path in files.sources(folder, CONFIGS) if _has_key(path, name)]
+
+
+def _has_key(path: Path, name: str) -> bool:
+    try:
+        if path.stat().st_size > LARGEST_CONFIG:
+            return False
+        text = path.read_bytes()
+    except OSError:
+        return False
+    ours = OUR_REPORT in text[:LEAD]
+    return (
+        not ours
+        and re.search(rf"\b{re.escape(name)}\b[\"']?\s*[:=]".encode(), text) is not None
+    )
 
 
 class Uses(NamedTuple):

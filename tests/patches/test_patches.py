@@ -284,6 +284,24 @@ def test_a_field_set_once_and_read_once_has_one_home(case, read, tmp_path) -> No
     assert fields.sole_home("size", True, tmp_path) is None
 
 
+CONFIGS = {
+    "over.json": '{"size": 4}',
+    "conf/over.yaml": "loader:\n  size: 4\n",
+    "over.toml": "size = 4\n",
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_config_that_holds_the_field_too_is_told(name, tmp_path) -> None:
+    """`config.__dict__.update(json.load(file))` wins over the code: the patch had no effect."""
+    report = '{"schema_version": 1, "written_by": "gpu-advisor", "size": 4}'
+    (tmp_path / "report.json").write_text(report)
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text(CONFIGS[name])
+    assert fields.configs_with("size", tmp_path) == [tmp_path / name]
+    assert fields.configs_with("siz", tmp_path) == []
+
+
 @pytest.mark.parametrize("case", OTHERWISE)
 def test_a_field_that_may_be_set_or_read_otherwise_has_none(case, tmp_path) -> None:
     """In any file of the program: what was tried is one loader, and its value was seen."""

@@ -72,6 +72,21 @@ def test_values_in_the_code_gain_as_values_in_a_config_do(tmp_path, formula) -> 
     assert coded.winner.changes == (), "nothing of it is ours to write"
 
 
+@pytest.mark.parametrize("has_config", [False, True])
+def test_a_config_that_may_win_over_a_patched_field_is_told(tmp_path, has_config) -> None:
+    """The patch sets `size` in the code; what the program reads from over.json later would win."""
+    work = repository(tmp_path)
+    (work / "train.py").write_text(CODE.replace("batch_size=1", "batch_size=config.size"))
+    (work / "settings.py").write_text("config.size = 1\n")
+    if has_config:
+        (work / "over.json").write_text('{"size": 1}')
+    engine = on_formula(load_s=1e-6, launch_s=0.02, unit_s=3e-4, **CALL, coded=START, seed=1)
+    search = formula_search(work, engine, "lr: 0.1\n", workload=TEST, budget_s=600.0)
+    (advice,) = proven_advice(search.state, search.executor.program)
+    assert f"+config.size = {advised(search)['batch_size']}" in advice.patch.split("\n")
+    assert ("`over.json` has `size` too" in advice.detail) is has_config
+
+
 @pytest.mark.parametrize(
     ("launch_s", "headline"),
     [
