@@ -115,8 +115,8 @@ def fields_given(
 ) -> dict[str, str]:
     """Field that the loader's call at `line` reads for each of `values`, where it reads one.
 
-    `batch_size=config.bs` reads `bs`. No workers at all are left out where the call has what
-    needs some.
+    `batch_size=config.bs` reads `bs`. A `num_workers` of 0 is left out where the call has arguments
+    that need workers: DataLoader would refuse them, so setting the field alone is no patch.
     """
     source = _read(path, cwd)
     found = _given_by(line, values, source) if source else None

@@ -145,7 +145,7 @@ class ThroughputModel:
         return Forecast(log_rate=mean + correction, sd=math.sqrt(variance))
 
     def _of_residuals(self) -> list[float]:
-        """Weight of each run's residual in a correction, by its closeness to the point.
+        """What each run adds to the correction at its own point; elsewhere times its closeness.
 
         The form's own error is taken to be as large as the noise, or as the points' residuals are
         where these are larger: then what ran counts, and not the form. By points, not runs: three
