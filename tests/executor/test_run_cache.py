@@ -1,10 +1,10 @@
 """Kept runs stand in for processes, where they would come again."""
 
-import time
 from pathlib import Path
 
 import pytest
 
+from advisor import clock
 from advisor.executor.run_cache import RunCache
 from advisor.history import History
 from tests.runs import a_failure, a_run
@@ -13,7 +13,7 @@ from tests.runs import a_failure, a_run
 def cache(folder: Path, since: float | None = None) -> RunCache:
     """Of one program on one machine."""
     history = History(folder / "history.sqlite")
-    began = time.time() if since is None else since
+    began = clock.now() if since is None else since
     return RunCache(history=history, machine_key="m", program_key="p", since=began)
 
 
@@ -46,14 +46,14 @@ def test_a_later_call_tries_again_what_the_machine_had_no_room_for(
     now = cache(tmp_path)
     now.append("key", a_failure(kind))
     assert now.find("key") is not None
-    later = cache(tmp_path, since=time.time() + 1.0)
+    later = cache(tmp_path, since=clock.now() + 1.0)
     assert (later.find("key") is not None) is remembered
 
 
 def test_a_round_uses_no_run_of_an_earlier_call(tmp_path) -> None:
     """A search does; the arms of a pair must have run on one day."""
     cache(tmp_path).append("key", a_run())
-    later = cache(tmp_path, since=time.time() + 1.0)
+    later = cache(tmp_path, since=clock.now() + 1.0)
     assert later.find("key") is not None
     assert later.find("key", earlier_calls=False) is None
 
@@ -72,7 +72,7 @@ def test_earlier_runs_are_set_aside_with_the_reason(rates, today, kept, tmp_path
     for rate in rates:
         before.append("baseline", a_run(units_per_s=rate))
     before.append("other", a_run())
-    later = cache(tmp_path, since=time.time() + 1e-3)
+    later = cache(tmp_path, since=clock.now() + 1e-3)
     later.note_earlier("baseline")
     later.note_earlier("a further baseline, which no earlier call had")
     later.check_speed([today])

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from advisor import clock
 from advisor.machine import contention
 from advisor.machine.contention import LoadMonitor, LoadReading, judge, look, on_card
 from advisor.model import Disturbance, Telemetry
@@ -150,10 +151,10 @@ def test_only_a_run_that_waits_for_cpus_is_contended(code, contended) -> None:
         time.sleep(0.5)
         monitor = LoadMonitor(run)
         monitor.sample(force=True)
-        begun = time.time()
+        begun = clock.now()
         time.sleep(1.5)
         monitor.sample(force=True)
-    found = monitor.between(begun, time.time() - 0.1)
+    found = monitor.between(begun, clock.now() - 0.1)
     assert found.disturbed is contended
     assert any(each.name.startswith("python") for each in found.who)
 

@@ -9,6 +9,7 @@ import time
 import nvml_stub
 import pytest
 
+from advisor import clock
 from advisor.machine.gpu import read_gpus
 from advisor.machine.recording import Sampler, merged, positions
 from advisor.model import Card, Telemetry
@@ -20,9 +21,9 @@ NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 def watched() -> Telemetry:
     """What half a second of the stub's card comes to; our parent is a stranger on it."""
     with Sampler(os.getpid(), environ={}) as sampler:
-        start = time.time()
+        start = clock.now()
         time.sleep(1.5)
-    return sampler.summary(start, time.time())
+    return sampler.summary(start, clock.now())
 
 
 def test_the_card_is_summed_up_from_library_to_telemetry(nvml) -> None:
@@ -43,8 +44,8 @@ def test_the_card_is_summed_up_from_library_to_telemetry(nvml) -> None:
 
 def test_without_a_gpu_every_figure_has_the_reason() -> None:
     with Sampler(os.getpid(), environ=NO_GPU) as sampler:
-        start = time.time()
-    found = sampler.summary(start, time.time())
+        start = clock.now()
+    found = sampler.summary(start, clock.now())
     figures = dataclasses.asdict(found)
     assert {value for name, value in figures.items() if name != "gaps"} == {None, ()}
     assert len({why for _, why in found.gaps}) == 1
@@ -80,9 +81,9 @@ def test_a_real_card_is_described_and_watched() -> None:
     assert cards[0].uuid
     assert cards[0].memory_total_gib
     with Sampler(os.getpid(), environ={}) as sampler:
-        start = time.time()
+        start = clock.now()
         time.sleep(2.5)
-        end = time.time()
+        end = clock.now()
     found = sampler.summary(start, end)
     missing = dict(found.gaps)
     for field in ("gpu_util_pct", "gpu_mem_used_gib", "power_w", "energy_j"):
