@@ -12,7 +12,7 @@ wide.
 
 Units: rates in units a second, times in seconds, batches in units. Logarithms are natural, so that
 a small difference of two is a relative one. The numbers are judgement, checked as a whole.
-Record: benchmarks/results/tables-cpu2.md, `search_quality`: 99.5 % of the optimum in 7.0 processes,
+Record: benchmarks/results/tables-cpu2.md, `search_quality`: 99.4 % of the optimum in 6.4 processes,
 of 200 programs whose processes differ by 2 %. Recorded programs: benchmarks/results/surfaces.
 """
 
