@@ -35,9 +35,10 @@ BRANCHES = (
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 SOURCED = re.compile(
-    r"benchmark|judg|measured|record|paper|https?:|doi|since .*version", re.IGNORECASE
+    r"benchmark|judg|measured|record|paper|https?:|doi|since .*version|source:|linux/|\w\([1-8]\)",
+    re.IGNORECASE,
 )
-"""Words by which a constant's text tells where its number comes from."""
+"""Words by which a constant's text tells where its number comes from: a page of the manual too."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +193,8 @@ def main() -> None:
     if options.names:
         for path in options.paths:
             for file in [path] if path.is_file() else sorted(path.rglob("*.py")):
-                print(*vague_names(file), sep="\n")
+                for line in vague_names(file):
+                    print(line)
         return
     print("| " + " | ".join(HEADER) + " |")
     print("| --- " * len(HEADER) + "|")
