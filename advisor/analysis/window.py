@@ -209,9 +209,14 @@ def find_window(
     the window is not waited for, with one exception: of a reinforcement learner that acts and
     then learns, only whole cycles have a rate. A window that slow steps hold up is ended late
     with fewer steps, rather than never.
+
+    A process is stopped by what this says while it runs, and has its rate from what this says
+    of its whole log. So a window begins where steps are only counted, if they are, and not where
+    the latest ones happen to be quick: those of short passes are quick or slow by where a pass
+    stands, and a window that was full would shrink to the few steps since the counting began.
     """
     steady = warm_up(log, series, plan.measure_s)
-    if log.counting_since is not None and series.typical_s < QUICK_STEP_S:
+    if log.counting_since is not None:
         steady = max(steady, bisect.bisect_left(series.bounds, log.counting_since))
     if whole:
         return _everything(log, series, steady, plan.min_steps), 0.0

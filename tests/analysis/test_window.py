@@ -1,12 +1,20 @@
 """Measured window: after its warm-up, whole epochs, long enough, without validation."""
 
+import random
 from dataclasses import replace
 
 import pytest
 
 from advisor.analysis import window
 from advisor.analysis.device_time import DeviceClock
-from advisor.analysis.events import PASS_ENDED, DeviceMark, EventLog, HookChange, ProbeTime
+from advisor.analysis.events import (
+    PASS_ENDED,
+    DeviceMark,
+    EventLog,
+    HookChange,
+    ProbeTime,
+    Span,
+)
 from advisor.analysis.measurement import probe_share
 from advisor.analysis.progress import advise
 from advisor.analysis.step_detection import detect_steps, measured_part
@@ -123,14 +131,54 @@ def test_part_rates_are_of_equally_many_steps() -> None:
 
 
 def test_quick_steps_count_once_they_are_only_counted() -> None:
-    """Hooks make them longer; steps of a tenth of a second they do not."""
-    for work, slow in ((0.008, False), (0.1, True)):
-        log = log_with()
-        now = train(log, 30, work=work)
-        log.hooks.append(HookChange(now, counting=True, calls=False))
-        train(log, 60, start=now, work=work)
-        found = measured(log, MeasurePlan(measure_s=0.4, min_steps=10))
-        assert (found.start < now) == slow
+    """Hooks make them longer."""
+    log = log_with()
+    now = train(log, 30)
+    log.hooks.append(HookChange(now, counting=True, calls=False))
+    train(log, 60, start=now)
+    assert measured(log, MeasurePlan(measure_s=0.4, min_steps=10)).start >= now
+
+
+@pytest.mark.parametrize(("work", "counted"), [(0.008, True), (0.1, False)])
+def test_only_quick_steps_are_ever_only_counted(work, counted) -> None:
+    """Hooks cost a step of a tenth of a second nothing that shows."""
+    log = log_with()
+    now = train(log, 40, work=work)
+    assert (advise(log, MeasurePlan(), now).phase == "count") is counted
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_window_that_stopped_a_run_is_the_one_that_is_measured(seed) -> None:
+    """Passes are short and their workers start anew, so that a step takes 20 ms in the mean.
+
+    Within a pass steps take 3 ms: the latest ones are quick or slow by where the pass stands.
+    """
+    draw, plan, now = random.Random(seed), MeasurePlan(), 0.0
+    passes = log_with(workers=16, prefetch=2)
+    while now < 20.0:
+        start_s = draw.uniform(0.36, 0.5)
+        for step in range(24):
+            load_s = 0.001 if step else start_s
+            fetch(passes, now, now + load_s, 0, 16.0)
+            call(passes, now + load_s, now + load_s + 0.002, 16.0, graded=False)
+            now += load_s + 0.002
+        fetch(passes, now, now, 0, PASS_ENDED)
+    hooks: list[HookChange] = []
+
+    def seen_at(time: float) -> EventLog:
+        return replace(passes.inside([Span(-1.0, time)]), hooks=list(hooks))
+
+    looked, phase = 0.1, None
+    while phase != "full":
+        advice = advise(seen_at(looked), plan, looked)
+        phase = advice.phase
+        if phase == "count":
+            hooks.append(HookChange(looked, counting=True, calls=advice.calls))
+        looked += max(advice.look_in_s, 0.05)
+    log = seen_at(looked + draw.uniform(0.0, 0.3))
+    rate = measured(log, plan).units_per_s()
+    pass_s = 0.43 + 23 * 0.001 + 24 * 0.002
+    assert rate == pytest.approx(24 * 16.0 / pass_s, rel=0.15)
 
 
 def test_on_a_device_the_window_lies_between_steps_that_it_marked() -> None:
