@@ -89,6 +89,12 @@ class StepSeries:
         return max(0, len(self.bounds) - 1)
 
     @property
+    def cycle_starts(self) -> list[int]:
+        """The marks, each cycle's once: one that began within two steps in a row has two."""
+        marked = set(self.marks)
+        return [mark for mark in self.marks if mark - 1 not in marked]
+
+    @property
     def typical_s(self) -> float:
         """Mean length of the latest steps."""
         recent = self.clock[-RECENT:]

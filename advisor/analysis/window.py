@@ -40,7 +40,7 @@ LATE = 3.0
 ENOUGH, FEW_STEPS = 0.25, 3
 """Share of the measured seconds, and steps, that end a late window."""
 PARTS = 8
-"""Parts of a window whose rates tell its steadiness."""
+"""Parts of a window whose rates tell its steadiness, at least: of fewer whole cycles, those."""
 
 
 @dataclass(slots=True)
@@ -129,12 +129,21 @@ class Window:
         return [series.clock[b] - series.clock[a] for a, b in pairwise(edges)]
 
     def part_rates(self) -> tuple[float, ...]:
-        """Units a second of consecutive parts of equally many steps."""
-        size = max(1, self.count // PARTS)
+        """Units a second of consecutive parts: whole cycles, or equally many steps.
+
+        A part of a pass that begins with the start of its workers is many times as slow as one of
+        batches that were ready by then. Parts that cut passes anywhere would tell a steady program
+        as an unsteady one.
+        """
         clock, units = self.series.clock, self.series.units
+        edges = [at for at in self.series.cycle_starts if self.first <= at <= self.last]
+        if len(edges) > 2 and (edges[0], edges[-1]) == (self.first, self.last):
+            edges = edges[:: max(1, (len(edges) - 1) // PARTS)]
+        else:
+            edges = list(range(self.first, self.last + 1, max(1, self.count // PARTS)))
         return tuple(
-            sum(units[low : low + size]) / max(1e-9, clock[low + size] - clock[low])
-            for low in range(self.first, self.last - size + 1, size)
+            sum(units[low:high]) / max(1e-9, clock[high] - clock[low])
+            for low, high in pairwise(edges)
         )
 
 
@@ -224,9 +233,7 @@ def find_window(
         return None, max(0.05, (steady - series.steps + 1) * series.typical_s)
     began = series.bounds[steady]
     late = (series.bounds[-1] if now is None else now) - began >= LATE * plan.measure_s
-    marked = set(series.marks)
-    # one cycle may be marked in two steps in a row
-    marks = [m for m in series.marks if m >= steady and m - 1 not in marked]
+    marks = [mark for mark in series.cycle_starts if mark >= steady]
     if series.counted == "rollout" and len(marks) < 2:
         return None, max(0.05, series.typical_s)
     if len(marks) > 1:

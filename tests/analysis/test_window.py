@@ -130,6 +130,18 @@ def test_part_rates_are_of_equally_many_steps() -> None:
     assert (rates[0], rates[-1]) == pytest.approx((400.0, 200.0))
 
 
+def test_part_rates_are_of_whole_passes_where_these_are_short() -> None:
+    """Each begins with the start of its workers: a part with one would be the slow one."""
+    log, now = log_with(workers=2, prefetch=2), 0.0
+    for _ in range(12):
+        now = train(log, 1, start=now, load=0.1)
+        now = train(log, 24, start=now)
+        fetch(log, now, now, 0, PASS_ENDED)
+    rates = measured(log, MeasurePlan(measure_s=2.0, min_steps=10)).part_rates()
+    assert len(rates) > 4
+    assert max(rates) == pytest.approx(min(rates))
+
+
 def test_quick_steps_count_once_they_are_only_counted() -> None:
     """Hooks make them longer."""
     log = log_with()
