@@ -114,13 +114,14 @@ def test_the_table_names_every_knob_and_why_it_stays(config, inspect) -> None:
 
 def test_it_says_how_sure_it_is_and_why(tmp_path, inspect) -> None:
     (tmp_path / "one.yaml").write_text("a: {batch_size: 8}\nb: {batch_size: 9}\nnum_workers: 4\n")
-    (tmp_path / "two.yaml").write_text("batch_size: auto\n")
+    (tmp_path / "two.yaml").write_text("batch_size: auto\nprefetch_factor: null\n")
     found = as_json(inspect("one.yaml", "two.yaml", "--json"))
     sure = {(k["document"], k["path"]): (k["sure"], k["sure_why"]) for k in found["knobs"]}
     assert sure["one.yaml", "num_workers"] == ("likely", "its name and value say so")
     assert sure["one.yaml", "a.batch_size"][0] == "doubtful"
     assert "b.batch_size has another value" in sure["one.yaml", "a.batch_size"][1]
     assert sure["two.yaml", "batch_size"][0] == "doubtful"
+    assert sure["two.yaml", "prefetch_factor"][0] == "likely", "null is a value that it may have"
 
 
 def test_an_unreadable_file_has_its_code_and_stops_no_other(tmp_path, config, inspect) -> None:
