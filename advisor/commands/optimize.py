@@ -1,4 +1,8 @@
-"""`gpu-advisor optimize [CONFIG ...] [-- COMMAND]`: tune, confirm, write and report."""
+"""`gpu-advisor optimize [CONFIG ...] [-- COMMAND]`: tune, confirm, write and report.
+
+`tune` is one call on one engine: `prepare` checks what it needs, `TuningCall.search` measures what
+the tuner asks for, and `conclude` writes the configs and makes the report.
+"""
 
 import argparse
 import contextlib
@@ -34,6 +38,12 @@ from advisor.tuner.stages import SearchStep, Stop
 from advisor.tuner.state import Result, TunerState
 from advisor.tuner.time_plan import plan_of
 
+HOST_MEMORY_SHARE = 0.9
+"""Share of the host's memory (the smaller of RAM and the cgroup's limit) that a search plans with.
+
+Judgement: more leaves too little to the system, which may then kill the program. Less gives up
+batches and loader workers."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "gpu-advisor optimize [CONFIG ...] [OPTIONS] [-- COMMAND ...]"
@@ -65,7 +75,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     search.add_argument(
         "--safe",
         action="store_true",
-        help="change neither rounding nor results: only batch, workers and loader settings",
+        help="change neither rounding nor results: only batch, workers, loader settings and "
+        "activation checkpointing",
     )
     search.add_argument(
         "--fresh", action="store_true", help="do not reuse measurements of earlier calls"
@@ -96,7 +107,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
-    """Tune configs or a command and print the result. Raises AdvisorError."""
+    """Tune configs or a command, print the result and return the exit code.
+
+    Several names of --engine are tuned on one after another (`each_engine`). Raises AdvisorError.
+    """
     if args.debug:
         sys.stderr.write(policy.listed())
     if len(each_engine.names_of(args.engine)) > 1:
@@ -111,22 +125,26 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
 
 
 def tune(args: argparse.Namespace, command: list[str] | None) -> Report:
-    """Tune on one engine; write config and report. Raises AdvisorError."""
+    """Tune on one engine; write configs and report. Raises AdvisorError.
+
+    Where the original failed, or lacks a figure that was asked for, nothing was tried and there is
+    no report. Ctrl-C and an engine's error in the search, a budget that is too small and a refused
+    write are raised once the report is kept.
+    """
     started = time.monotonic()
     with contextlib.ExitStack() as stack:
         call = prepare(args, command, stack)
         for versions in call.versions:
             stack.enter_context(versions.held())
-        executor = call.measuring.executor(
-            started, earlier_calls=not args.fresh, several=True
+        executor = stack.enter_context(
+            call.measuring.executor(started, earlier_calls=not args.fresh, several=True)
         )
-        lab = stack.enter_context(executor)
-        # while versions are held: the reference of quality is kept beside them
+        # only under the lock of the versions: it reads the original's quality, which they keep
         call.context = context_of(call)
         problem: AdvisorError | None = None
         stop: Stop | None = None
         try:
-            stop = call.search(lab)
+            stop = call.search(executor)
         except (
             errors.InterruptedByUserError,
             errors.EngineError,
@@ -135,17 +153,17 @@ def tune(args: argparse.Namespace, command: list[str] | None) -> Report:
             problem = end
         else:
             refuse_without_result(stop)
-        report, refused = conclude(call, lab, stop, wall_s=time.monotonic() - started)
+        report, refused = conclude(call, executor, stop, wall_s=time.monotonic() - started)
         problem = problem or refused
         state = call.asked.state()
         earlier = archive.history(archive.all_of([state]), report)
         report = report.model_copy(update={"history": earlier})
         kept = archive.keep(state, report)
-        stays = report.unfinished and writing.holds_finished(args.report)
-        if stays:
+        earlier_stays = report.unfinished and writing.holds_finished(args.report)
+        if earlier_stays:
             note = f"{args.report} is still that of an earlier call, which finished"
             call.measuring.progress.note(f"{note}; this call's is {kept}" if kept else note)
-    if not stays:
+    if not earlier_stays:
         writing.write(report, args.report, call.report)
     if problem is not None:
         raise problem
@@ -157,7 +175,7 @@ def tune(args: argparse.Namespace, command: list[str] | None) -> Report:
 
 
 BEFORE_PLAN = ("baseline", "effects")
-"""Purposes of trials that show what there is to search."""
+"""Purposes of trials before the plan of the budget is told: they show what there is to search."""
 
 
 class Narrator:
@@ -165,75 +183,93 @@ class Narrator:
 
     def __init__(self, measuring: MeasuringCall) -> None:
         self._measuring = measuring
-        self._stage = ""
-        self._left_out: set[str] = set()
-        """Told already."""
-        self._planned = False
+        self._purpose = ""
+        """Of the latest trial; a stage is a row of trials of one purpose."""
+        self._told: set[str] = set()
+        """Texts of variants that were told to be left out."""
+        self._plan_told = False
 
     def tell_left_out(self, state: TunerState) -> None:
-        """Tell of each variant that was left out since."""
+        """Tell of each faster variant that is not taken, once."""
         for entry in state.left_out:
-            if entry.text not in self._left_out:
-                self._left_out.add(entry.text)
+            if entry.text not in self._told:
+                self._told.add(entry.text)
                 self._measuring.progress.note(f"left out: {entry.text}")
 
     def tell_stage(self, step: SearchStep) -> None:
-        """Tell where a stage begins: before it what the baselines showed, and the plan once."""
-        purpose, listener = step.request.purpose, self._measuring.progress
-        if purpose == self._stage:
+        """Tell that a stage begins, if `step` is its first.
+
+        Behind the baselines it is told first that they left a GPU unused; before the first trial
+        that is not in BEFORE_PLAN the plan of the budget.
+        """
+        purpose, progress = step.request.purpose, self._measuring.progress
+        if purpose == self._purpose:
             return
-        if self._stage == "baseline":
+        if self._purpose == "baseline":
             gpus = self._measuring.machine.gpus
             if unused := verdict.unused_gpu(step.state.originals, gpus):
-                listener.note(unused)
-        if not self._planned and purpose not in BEFORE_PLAN:
-            listener.note(plan_of(step).sentence)
-            self._planned = True
-        self._stage = purpose
-        listener.stage(purpose)
+                progress.note(unused)
+        if not self._plan_told and purpose not in BEFORE_PLAN:
+            progress.note(plan_of(step).sentence)
+            self._plan_told = True
+        self._purpose = purpose
+        progress.stage(purpose)
 
 
 @dataclass(kw_only=True)
 class TuningCall:
-    """Program, places and answers of a call; its first run may correct the target."""
+    """A call on one engine: what was asked, where it writes, and its results so far.
+
+    Its target and context may change with each baseline, which tells on which card it computed.
+    """
 
     args: argparse.Namespace
     typed: tuple[str, ...]
-    """Command, if typed after `--`."""
+    """Command as typed after `--`; empty where gpu-advisor.toml gives it."""
     measuring: MeasuringCall
     objective: objective.Objective
     versions: tuple[Versions, ...]
-    """Originals of each config, or of the settings file beside the command."""
+    """Kept originals of each config, in their order, and the lock on it.
+
+    Without a config there is one for gpu-advisor.toml of the current folder, whether that exists or
+    not: it is never rewritten, and serves as the lock."""
     report: files.Claim
+    """Places of the report and of what is written beside it."""
     output: files.Claim
-    """Place of --output; none where the configs are rewritten."""
+    """Place of --output; empty where the configs themselves are rewritten."""
     context: TuningContext = field(init=False)
+    """Given to the tuner; set once the versions are held."""
     answers: list[Result] = field(default_factory=list)
     """Results so far, kept if the search is interrupted."""
 
     @property
     def asked(self) -> invocation.Invocation:
+        """Command, configs and settings of the call."""
         return self.measuring.asked
 
-    def search(self, lab: Executor) -> Stop:
-        """Run requests until the tuner stops.
+    def search(self, executor: Executor) -> Stop:
+        """Run requests until the tuner stops. Raises InterruptedByUserError and NodeLostError.
 
         The tuner remembers nothing. Each time it gets all answers so far and says what to ask
         next, so that an interrupted call is reported from what it has.
         """
         narrator = Narrator(self.measuring)
         while True:
-            turn = next_request(self.context, self.answers)
-            narrator.tell_left_out(turn.state)
-            if isinstance(turn, Stop):
-                return turn
-            narrator.tell_stage(turn)
-            self.answers.append(lab.answer(turn.request, turn.ahead))
-            if turn.request.purpose == "baseline":
-                self.correct(self.answers[-1])
+            step = next_request(self.context, self.answers)
+            narrator.tell_left_out(step.state)
+            if isinstance(step, Stop):
+                return step
+            narrator.tell_stage(step)
+            self.answers.append(executor.answer(step.request, step.ahead))
+            if step.request.purpose == "baseline":
+                self.aim_at_card_of(self.answers[-1])
 
-    def correct(self, answer: Result) -> None:
-        """Take memory and precisions of the card that ran."""
+    def aim_at_card_of(self, answer: Result) -> None:
+        """Aim at the card on which a baseline computed, if that is not the target already.
+
+        Its memory and precisions then limit what is tried. A failed run tells of no card.
+        `target.computed_on` says which cards leave the target as it is.
+        """
         measuring = self.measuring
         run = answer.run if isinstance(answer, TrialResult) else None
         if run is None or not run.cards:
@@ -241,21 +277,23 @@ class TuningCall:
         aimed = target.computed_on(measuring.target, measuring.machine, run.cards[0])
         if aimed != measuring.target:
             self.measuring = replace(measuring, target=aimed)
+            # a GPU ran, though NVML may list none, as in a container
             self.context = replace(context_of(self), has_gpu=True)
 
 
 def prepare(
     args: argparse.Namespace, command: list[str] | None, stack: contextlib.ExitStack
 ) -> TuningCall:
-    """Check everything before the first run; `stack` keeps a node.
+    """Check what a call needs before its first trial; `stack` holds the engine's node, if any.
 
     What would be refused at the end is refused now, before minutes are spent: a config that
-    cannot be written, a report that is not ours, an objective that nothing here can measure.
+    cannot be written, a file of the user's in the place of the report, an objective that nothing
+    here can measure. The program may be started up to where it parses its arguments.
     """
     asked = invocation.resolve(args.configs, command, workload=args.workload)
     asked = replace(asked, notes=[*asked.notes, *left_untuned(asked)])
     for config in asked.configs:
-        if not any(config.leaves):  # a lone scalar has no name
+        if not any(config.leaves):  # it is empty, or a lone value, whose path is empty
             msg = (
                 f"{config.name} holds no setting. Name the config that the program reads, or leave "
                 "it out."
@@ -268,12 +306,13 @@ def prepare(
             raise errors.UsageError(msg)
         if os.path.realpath(args.output) != os.path.realpath(asked.paths[0]):
             elsewhere = [args.output]
-    for path in () if args.dry_run or elsewhere else asked.paths:
-        invocation.require_writable(path)
+    if not args.dry_run and not elsewhere:
+        for path in asked.paths:
+            invocation.require_writable(path)
     like = next(iter(asked.paths), None)
     never = [*asked.paths, *elsewhere]
     report = writing.claim(args.report, never=never, like=like, overwrite=args.overwrite)
-    output = files.claim(elsewhere, never=asked.paths, like=like, overwrite=args.overwrite)
+    tuned = files.claim(elsewhere, never=asked.paths, like=like, overwrite=args.overwrite)
     defaults = asked.settings.defaults
     node = stack.enter_context(node_of(args.engine, asked))
     measuring = measuring_of(
@@ -293,45 +332,50 @@ def prepare(
         objective=objective_of(args, asked, measuring.machine),
         versions=tuple(Versions(state, path) for path in asked.versioned),
         report=report,
-        output=output,
+        output=tuned,
     )
 
 
 def objective_of(
     args: argparse.Namespace, asked: invocation.Invocation, machine: Machine
 ) -> objective.Objective:
-    """Objective of flags, workload entry or defaults."""
+    """Metric and bounds, each as the flags give it, else the workload's entry, else the defaults.
+
+    Raises NotMeasuredError where only a GPU could tell one of them, and there is none.
+    """
     entry, defaults = asked.workload, asked.settings.defaults
-    given = (args.constraint, entry.constraints, defaults.constraints)
-    bounds = next(each for each in given if each is not None)
+    by_rank = (args.constraint, entry.constraints, defaults.constraints)
+    bounds = next(texts for texts in by_rank if texts is not None)
     name = args.objective or entry.objective or defaults.objective
     parsed = objective.parse(name, bounds)
     metrics = (parsed.metric, *(constraint.metric for constraint in parsed.constraints))
     of_cards = [metric.name for metric in metrics if metric.from_card]
     if of_cards and not machine.gpus:
         msg = (
-            f"Only a GPU's own counters tell {' and '.join(dict.fromkeys(of_cards))}, and "
-            f"{machine.gpu_note or 'there is no GPU here'}. Choose another objective, or run it "
-            "where there is one."
+            f"Only a GPU's own counters tell {' and '.join(dict.fromkeys(of_cards))}. "
+            f"{machine.gpu_note or 'There is no GPU here.'} "
+            "Choose another objective or constraint, or run it where there is a GPU."
         )
         raise errors.NotMeasuredError(msg)
     return parsed
 
 
 def left_untuned(asked: invocation.Invocation) -> list[str]:
-    """Notes on untuned options and configs."""
+    """Notes on options that no parser told, and on configs that only the command names."""
     notes = []
     if not asked.configs:
         env = tuple(sorted(asked.workload.env.items()))
-        known = record_options(asked.argv, asked.cwd, env)
-        if known.why_unknown:
-            notes.append(f"only the options that you typed are known: {known.why_unknown}")
-        elif known.untold:
-            notes.append(f"the command may have further options: {known.untold}")
+        options = record_options(asked.argv, asked.cwd, env)
+        if options.why_unknown:
+            notes.append(
+                f"only the options that you typed are known: {options.why_unknown}"
+            )
+        elif options.untold:
+            notes.append(f"the command may have further options: {options.untold}")
     tuned = {os.path.realpath(path) for path in asked.paths}
     named = invocation.configs_among(asked.argv, asked.cwd)
     others = [path for path in named if os.path.realpath(asked.cwd / path) not in tuned]
-    left = [path for path in others if path.suffix != ".py"]  # as often a program
+    left = [path for path in others if path.suffix != ".py"]  # may be a program
     if left:
         words = shlex.join(map(str, (*asked.paths, *left)))
         names = " and ".join(map(str, left))
@@ -342,7 +386,10 @@ def left_untuned(asked: invocation.Invocation) -> list[str]:
 
 
 def refuse_without_result(stop: Stop) -> None:
-    """Raise where the original failed or lacks a figure."""
+    """Raise TrialFailedError if the original failed; NotMeasuredError if it lacks a figure.
+
+    That is the figure of the objective or of a bound. Any other end has something to report.
+    """
     if stop.reason == "not-measured":
         run = stop.state.original
         names = " and ".join(stop.state.context.objective.unmeasured(run))
@@ -365,17 +412,17 @@ def refuse_without_result(stop: Stop) -> None:
 
 
 def quality_key(call: TuningCall) -> str:
-    """Identity of what the quality command measures."""
+    """Key of the kept quality: of the declared measures, and of the command that prints them."""
     program = call.measuring.program
     argv = program.argv(Candidate(), program.commands["quality"])
     return measure_key(call.asked.workload.quality, argv)
 
 
 def context_of(call: TuningCall) -> TuningContext:
-    """All that is known before the first process."""
-    kept = call.versions[0].quality_reference(quality_key(call)) or {}
+    """What the search is given, for the target as it is known now. Versions have to be held."""
+    reference = call.versions[0].quality_reference(quality_key(call)) or {}
     asked, measuring, machine = call.asked, call.measuring, call.measuring.machine
-    ram_gib = 0.9 * machine.ram_limit_gib
+    host_gib = HOST_MEMORY_SHARE * machine.ram_limit_gib
     return TuningContext(
         sources=tuple(
             Source(document=each, findings=knobs.find(each, phase=asked.phase))
@@ -384,31 +431,33 @@ def context_of(call: TuningCall) -> TuningContext:
         workload=asked.workload,
         objective=call.objective,
         cpus=machine.cpus,
-        memory_limit_gib=target.memory_limit_gib(measuring.target, ram_gib),
-        host_memory_gib=ram_gib,
+        memory_limit_gib=target.memory_limit_gib(measuring.target, host_gib),
+        host_memory_gib=host_gib,
         precisions=measuring.target.precisions,
         has_gpu=bool(machine.gpus),
         smallest_gain=asked.settings.defaults.smallest_gain,
         budget_s=measuring.budget_s,
         safe=call.args.safe,
         measure_s=call.args.window,
-        quality_reference=tuple(kept.items()),
+        quality_reference=tuple(reference.items()),
     )
 
 
 def conclude(
-    call: TuningCall, lab: Executor, stop: Stop | None, *, wall_s: float
+    call: TuningCall, executor: Executor, stop: Stop | None, *, wall_s: float
 ) -> tuple[Report, AdvisorError | None]:
-    """Write the result and complete the report: a dry run's if refused.
+    """Write the tuned configs and make the report; return it, and the error that refused a write.
 
-    A config that was edited meanwhile refuses its result. What was measured is reported all the
-    same, with the values to write by hand.
+    A config that was edited meanwhile is one that refuses. The report is then that of a dry run:
+    what was measured, with the values to write by hand. Without `stop` the search was cut short,
+    and no config is written. `wall_s`: seconds of the call so far.
     """
     state = (stop or next_request(call.context, call.answers)).state
     winner = proven_candidate(state) if stop is not None else Candidate()
     written: tuple[Path, ...] = ()
     refused: AdvisorError | None = None
     try:
+        # the first one stays, so that tolerances of several calls do not add up
         if state.quality.reference and not call.context.quality_reference:
             reference = dict(state.quality.reference)
             call.versions[0].keep_quality_reference(quality_key(call), reference)
@@ -420,10 +469,10 @@ def conclude(
         FinishedTuning(
             stop=stop,
             state=state,
-            lab=lab,
+            lab=executor,
             winner=winner,
-            decisions=decisions(state, winner, lab.attempts, stop),
-            advice=proven_advice(state, lab.program),
+            decisions=decisions(state, winner, executor.attempts, stop),
+            advice=proven_advice(state, executor.program),
             machine=call.measuring.machine,
             diff=diff_of(call.measuring.program, winner),
             configs=call.asked.paths,
@@ -434,7 +483,7 @@ def conclude(
             target=call.measuring.target,
             wall_s=wall_s,
             words=(
-                *without_budget(call.args.words),
+                *repeated_words(call.args.words),
                 *(("--", *call.typed) if call.typed else ()),
             ),
         )
@@ -442,8 +491,11 @@ def conclude(
     return report, refused
 
 
-def without_budget(words: Sequence[str]) -> list[str]:
-    """The call's words without those that a call with a larger budget would not repeat."""
+def repeated_words(words: Sequence[str]) -> list[str]:
+    """Words of this call that the next one repeats: all but --budget, --wait and --fresh.
+
+    The next call names a larger budget, and reuses what this one measured.
+    """
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--budget")
     parser.add_argument("--wait")
@@ -463,12 +515,14 @@ def diff_of(program: Program, winner: Candidate) -> str:
 
 
 def write_tuned(call: TuningCall, winner: Candidate) -> tuple[Path, ...]:
-    """Write the tuned configs, all or none; return their paths.
+    """Write the configs that have new values, all or none; return the paths. Raises AdvisorError.
 
-    Where one cannot be written, those before it are taken back, and so are their kept originals.
+    With --output its place is written instead of the one config, and no original is kept. Where a
+    config cannot be written, those before it are taken back, and so are their kept originals.
     """
     done: list[Path] = []
     with contextlib.ExitStack() as undo:
+        # not strict: without a config there is a Versions all the same, for its lock
         for config, versions in zip(call.asked.configs, call.versions, strict=False):
             path, new = Path(config.name), call.measuring.program.content(config, winner)
             if new == config.raw:
