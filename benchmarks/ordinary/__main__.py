@@ -4,8 +4,11 @@
 
 Each program of `programs/` is tuned in a folder of its own. Then the original and the tuned command
 run four times each, in turns and without gpu-advisor: the median ratio of their own clocks is the
-true one. With `--neighbour` another process takes a third of one CPU in bursts while the tool
-works. With `--flat` the programs start from settings that leave nothing to gain.
+true one. Beside it stands the ratio of their median epochs or passes, which leaves out what a
+process loses once, some seconds after its start, and a longer run does not lose again.
+
+With `--neighbour` another process takes a third of one CPU in bursts while the tool works. With
+`--flat` the programs start from settings that leave nothing to gain.
 """
 
 import argparse
@@ -23,7 +26,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from advisor.errors import OPTIMIZE_EXIT_CODES
 
@@ -156,6 +159,8 @@ class Outcome:
     """Rate of the tuned command over the original's; None where nothing was written."""
     true_parts: tuple[float, ...]
     """The same ratio by each round of the stopwatch."""
+    steady: float | None
+    """The same ratio by the median epoch or pass of each run."""
     changes: tuple[str, ...]
     reason: str
 
@@ -178,8 +183,15 @@ def neighbour() -> Iterator[None]:
         process.wait()
 
 
-def rate(command: list[str], folder: Path) -> float:
+class Rates(NamedTuple):
     """Units a second of one run, by the program's own clock, without its first part."""
+
+    whole: float
+    median_part: float
+
+
+def rates(command: list[str], folder: Path) -> Rates:
+    """Rates of one run under the stopwatch."""
     log = folder / "stopwatch.log"
     with log.open("w") as out:
         process = subprocess.Popen(command, cwd=folder, stdout=out, stderr=out)
@@ -189,7 +201,8 @@ def rate(command: list[str], folder: Path) -> float:
             parts = [(int(units), float(s)) for units, s in PART.findall(log.read_text())]
         process.kill()
         process.wait()
-    return sum(units for units, _ in parts[1:]) / sum(seconds for _, seconds in parts[1:])
+    whole = sum(units for units, _ in parts[1:]) / sum(seconds for _, seconds in parts[1:])
+    return Rates(whole, statistics.median(units / seconds for units, seconds in parts[1:]))
 
 
 def tuned_command(program: Program, report: dict[str, Any], settings: str) -> list[str]:
@@ -201,8 +214,8 @@ def tuned_command(program: Program, report: dict[str, Any], settings: str) -> li
 
 def stopwatch(
     program: Program, report: dict[str, Any], settings: str, folder: Path
-) -> tuple[float, ...]:
-    """Ratio of each round; the tuned command runs first in every second one."""
+) -> tuple[Rates, ...]:
+    """Both ratios of each round; the tuned command runs first in every second one."""
     original = folder / "original"
     original.mkdir()
     shutil.copy(PROGRAMS / f"{program.name}.py", original)
@@ -213,10 +226,10 @@ def stopwatch(
     ratios = []
     for number in range(ROUNDS):
         if number % 2:
-            tuned, untuned = rate(*after), rate(*before)
+            tuned, untuned = rates(*after), rates(*before)
         else:
-            untuned, tuned = rate(*before), rate(*after)
-        ratios.append(tuned / untuned)
+            untuned, tuned = rates(*before), rates(*after)
+        ratios.append(Rates(*(new / old for new, old in zip(tuned, untuned, strict=True))))
     return tuple(ratios)
 
 
@@ -244,7 +257,7 @@ def run(program: Program, *, flat: bool, budget: str, beside: bool, timed: bool)
             report = {"verdict": f"exit {done.returncode}", "reason": done.stderr.strip()[-300:]}
         else:
             report = json.loads((folder / "report.json").read_text())
-        ratios: tuple[float, ...] = ()
+        ratios: tuple[Rates, ...] = ()
         if timed and report.get("changes"):
             ratios = stopwatch(program, report, settings, folder)
     gain = report.get("gain") or {}
@@ -255,8 +268,9 @@ def run(program: Program, *, flat: bool, budget: str, beside: bool, timed: bool)
         ratio=gain.get("ratio"),
         low=gain.get("low"),
         high=gain.get("high"),
-        true=statistics.median(ratios) if ratios else None,
-        true_parts=ratios,
+        true=statistics.median(ratio.whole for ratio in ratios) if ratios else None,
+        true_parts=tuple(ratio.whole for ratio in ratios),
+        steady=statistics.median(ratio.median_part for ratio in ratios) if ratios else None,
         changes=tuple(
             f"{each['path'].rsplit('.', 1)[-1]}={each['new']}" for each in report.get("changes", ())
         ),
@@ -275,7 +289,8 @@ def row(each: Outcome) -> str:
     return (
         f"| {each.name} | {each.verdict} | {each.seconds:.0f} | {figure(each.ratio)} "
         f"| {figure(each.low)} to {figure(each.high)} | {figure(each.true)} "
-        f"({', '.join(map(figure, each.true_parts))}) | {holds} | {', '.join(each.changes)} |"
+        f"({', '.join(map(figure, each.true_parts))}) | {figure(each.steady)} | {holds} "
+        f"| {', '.join(each.changes)} |"
     )
 
 
@@ -289,8 +304,10 @@ def main() -> None:
     parser.add_argument("--flat", action="store_true")
     parser.add_argument("--no-stopwatch", action="store_true", help="claims only")
     args = parser.parse_args()
-    print("| program | verdict | s | claimed | interval | stopwatch | inside | written |")
-    print("|:--|:--|--:|--:|:--|:--|:--|:--|")
+    print(
+        "| program | verdict | s | claimed | interval | stopwatch | median part | inside "
+        "| written |\n|:--|:--|--:|--:|:--|:--|--:|:--|:--|"
+    )
     found: list[Outcome] = []
     for case in CASES:
         if args.names and case.name not in args.names:
