@@ -15,6 +15,11 @@ SURE = 3.0
 """A slope below so many of its standard errors is noise."""
 RISES = 0.05
 """Growth of a rate over its window from which a variant beyond its items may owe all to them."""
+LEVEL = 0.1
+"""Share of the originals' slope below which a rate beyond their items is level beside it.
+
+Judgement: costs that halve each 300 items leave a slope of a hundredth by the time they level off,
+which a long window still tells from noise. A larger share calls a slower fall level."""
 FEWEST_PARTS = 4
 """Parts of a window that a slope with an error needs.
 
@@ -48,12 +53,13 @@ def head_start(originals: Sequence[Run], after: Run) -> float:
     shows in the slower run as a steeper slope, so the flatter one is taken.
 
     Costs may have levelled off where a much larger batch is measured. A rate that is level
-    there, beyond all items of originals that rise, may owe its whole gain to them.
+    there, or nearly, beyond all items of originals that rise, may owe its whole gain to them.
     """
     slopes = [*map(slope, originals), slope(after)]
     end = max(run.units_before + run.units for run in originals)
     rise = min(map(change, originals)) > RISES and is_one_order(originals)
-    if rise and not slopes[-1] and after.units_before >= end:
+    level = rise and 0.0 <= slopes[-1] < LEVEL * min(slopes[:-1])
+    if level and after.units_before >= end:
         before = fmean(run.units_per_s for run in originals)
         return max(0.0, math.log(after.units_per_s / before))
     return owed(slopes, middle(after) - fmean(map(middle, originals)))

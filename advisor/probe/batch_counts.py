@@ -160,7 +160,7 @@ def whole_number(value: Any, buffer: Any) -> Any:
 
 def find(session: Session) -> None:
     """Find numbers in the functions that wait for the first optimizer's step."""
-    if session.updates != 1 or session.capture is not None:
+    if session.capture is not None:
         return
     of_frames = (
         Count(frame.f_code, owner, path)
@@ -172,8 +172,8 @@ def find(session: Session) -> None:
 
 
 def look(session: Session) -> None:
-    """Look at each number as a backward pass begins."""
-    if not session.counts or session.updates > MOST_UPDATES or session.capture is not None:
+    """Look at each number as a backward pass begins, in the first MOST_UPDATES updates."""
+    if session.capture is not None:
         return
     with session.unseen():
         for count in session.counts:

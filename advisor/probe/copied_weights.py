@@ -163,8 +163,8 @@ class Kept(Copy):
 
 
 def look(session: Session) -> None:
-    """Look at each copy as a backward pass begins."""
-    if not session.copies or session.capture is not None or session.updates > MOST_UPDATES:
+    """Look at each copy as a backward pass begins, in the first MOST_UPDATES updates."""
+    if session.capture is not None:
         return
     session.looks += 1
     if session.looks <= MOST_PASSES:
@@ -174,8 +174,8 @@ def look(session: Session) -> None:
 
 
 def find(session: Session, optimizer: Any) -> None:
-    """Find copies of the weights that `optimizer` moves; called in its first steps."""
-    if session.updates not in LOOKS or session.capture is not None:
+    """Find copies of the weights that `optimizer` moves; called at the updates of LOOKS."""
+    if session.capture is not None:
         return
     if session.updates == LOOKS[0]:
         session.copies += islice(_kept(session), KEPT)

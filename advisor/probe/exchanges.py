@@ -71,8 +71,11 @@ class BackwardExchange:
         """Watch the pass that begins at `tensors`."""
         session = self._session
         tensor = tensors[0] if isinstance(tensors, (list, tuple)) and tensors else tensors
-        unseen = session.device is None or session.counting or session.capture is not None
-        if unseen or not getattr(tensor, "requires_grad", False) or ranks() < 2:
+        if (
+            session.capture is not None
+            or not getattr(tensor, "requires_grad", False)
+            or ranks() < 2
+        ):
             return
         engine = session.torch.autograd.Variable._execution_engine
 

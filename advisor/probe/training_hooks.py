@@ -49,13 +49,19 @@ def backwards(torch: Any, session: Session) -> None:
         session.attempt(_keep_loss, session, tensors, grad_tensors)
         if session.outputs:
             session.attempt(mixed_losses.look, session, tensors)
-        session.attempt(copied_weights.look, session)
-        session.attempt(batch_counts.look, session)
-        session.attempt(by_batches.find, session)
+        # a call in a step is a microsecond or two of its time, so none is made for nothing
+        if session.copies and session.updates <= copied_weights.MOST_UPDATES:
+            session.attempt(copied_weights.look, session)
+        if session.counts and session.updates <= batch_counts.MOST_UPDATES:
+            session.attempt(batch_counts.look, session)
+        if session.once_a_batch is None:
+            session.attempt(by_batches.find, session)
         session.entrance.used_by(session.thread, threading.get_ident())
         outermost = session.entrance.occupy()  # checkpointing calls modules again
-        exchange = exchanges.BackwardExchange(session)
-        session.attempt(exchange.open, tensors)
+        exchange = None
+        if session.device is not None and not session.counting:
+            exchange = exchanges.BackwardExchange(session)
+            session.attempt(exchange.open, tensors)
         enter = clock()
         session.spent_s += enter - begun
         try:
@@ -70,7 +76,8 @@ def backwards(torch: Any, session: Session) -> None:
             return result
         end = clock()
         session.recorder.add(("backward", enter, end))
-        session.attempt(exchange.close, end)
+        if exchange is not None:
+            session.attempt(exchange.close, end)
         if session.device is not None:
             session.attempt(session.device.mark, end, "backward")
         _may_end_step(session, "backward", end)
@@ -201,8 +208,10 @@ def optimizers(torch: Any, session: Session) -> None:
             session.attempt(stepped, session, optimizer)
         number = attributes[NUMBER]
         session.attempt(work_facts.updated, session, optimizer, number)
-        session.attempt(copied_weights.find, session, optimizer)
-        session.attempt(batch_counts.find, session)
+        if session.updates in copied_weights.LOOKS:
+            session.attempt(copied_weights.find, session, optimizer)
+        if session.updates == 1:
+            session.attempt(batch_counts.find, session)
         if session.watched or session.updates == 1:
             own_edits.stepped(session, optimizer)
         session.recorder.add(("step", entered or end, end, number))
