@@ -51,7 +51,7 @@ def test_a_gain_of_later_items_is_told_apart_from_one_of_the_batch(batch) -> Non
 def test_a_level_rate_beyond_all_items_of_rising_originals_may_owe_them_everything(
     orders, owes, rise
 ) -> None:
-    """Costs have levelled off there, or all but. Where equal runs draw other orders nothing is sorted."""
+    """Costs have levelled off, or all but. Where equal runs draw other orders nothing is sorted."""
     originals = []
     for first in orders:
         seen = LoaderWork(passes=(PassItems(drawn=Items(count=2, first=first)),))
