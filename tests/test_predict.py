@@ -188,7 +188,7 @@ def test_the_largest_batch_fits_and_a_slightly_larger_one_does_not(
     own, doubled = (
         Trace(batch=n, ops=(), held=(), events=(n * gib_per_item * 2**30, -1)) for n in (1, 2)
     )
-    alone = Traced(run=a_run(effects=Effects(data_items=data_items)), own=own)
+    alone = Traced(run=a_run(effects=Effects(data_items=data_items)), step=own)
     found = largest_batch(replace(alone, line=(own, doubled)), card)
     assert found == (expected and pytest.approx(expected, rel=1 / 16))
     assert gib_per_item * (found or 0) <= 0.9 * profiles.usable_gib(card)
@@ -203,7 +203,7 @@ def test_the_suggested_batch_is_the_smallest_that_ties_with_the_best() -> None:
         return Trace(batch=batch, ops=ops, held=(), events=())
 
     card, run = profiles.by_name("rtx-4060"), a_run(effects=Effects(data_items=1000))
-    heavy, light = (Traced(run=run, own=at(1, f), line=(at(1, f), at(2, f))) for f in (1e9, 1e6))
+    heavy, light = (Traced(run=run, step=at(1, f), line=(at(1, f), at(2, f))) for f in (1e9, 1e6))
     assert suggested_batch(heavy, card, 1000) == 1
     assert suggested_batch(light, card, 1000) > 16
 
@@ -212,7 +212,7 @@ def test_a_measured_card_scales_the_other_ones() -> None:
     """A program that is twice as slow here as its datasheet says is so elsewhere."""
     own = Trace(batch=1, ops=(Operation(MATRIX, "float32", 1e12, 1e3, "mm"),), held=(), events=())
     card, other = profiles.by_name("rtx-3090"), profiles.by_name("rtx-4090")
-    alone = Traced(run=a_run(), own=own)
+    alone = Traced(run=a_run(), step=own)
     expected_ms = 1000 * step_time(own, card, alone.rates).seconds
     measured = replace(alone, run=replace(alone.run, step_ms=2 * expected_ms), measured_on=card)
     (plain,), (scaled,) = estimates(alone, [other], {}), estimates(measured, [other], {})
@@ -224,7 +224,7 @@ def test_a_card_that_is_quicker_than_the_loader_here_waits_for_it(rate, waits) -
     """Without workers the loader's own rate is known: all of its time is waiting."""
     own = Trace(batch=1, ops=(Operation(MATRIX, "float32", 1e12, 1e3, "mm"),), held=(), events=())
     card = profiles.by_name("rtx-3090")
-    (entry,) = estimates(Traced(run=a_run(), own=own), [card], {})
+    (entry,) = estimates(Traced(run=a_run(), step=own), [card], {})
     entry = replace(entry, units_per_s=400.0, units_per_s_range=(300.0, 600.0))
     here = replace(a_run(effects=Effects(workers=0)), units_per_s=rate, wait_share=0.1)
     assert loader_rate(here) == pytest.approx(10 * rate)

@@ -114,7 +114,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         "failure": None,
         "unit": unit,
         "dtype": dtype,
-        "batch": traced.own.batch,
+        "batch": traced.step.batch,
         "loader_units_per_s": loader,
         "trains": traced.run.trains,
         "stand_in": outcome.stand_in,
@@ -158,7 +158,7 @@ class TracedProgram:
     traced: Traced
     change: Change | None = None
     """Change to the other batch."""
-    why: str = ""
+    reason: str = ""
     """Reason for a missing trace of another batch."""
     stand_in: str | None = None
     """Card that the program believed to have."""
@@ -189,11 +189,11 @@ def trace_program(
     card = profiles.match(used.name or "", used.total_gib) if used else None
     card = card and calibration.applied(card, calibration.kept(asked.state()))
     program = TracedProgram(
-        traced=Traced(run=first, own=trace_of(first), measured_on=card),
+        traced=Traced(run=first, step=trace_of(first), measured_on=card),
         stand_in=plan.stand_in.title if plan.stand_in else None,
         refused=refused,
     )
-    reason, traces = "no setting of the batch was found", [program.traced.own]
+    reason, traces = "no setting of the batch was found", [program.traced.step]
     for change in other_batches(asked, traces[0].batch):
         run = run_trial(shortened(plan, first), Candidate(changes=(change,)))
         if isinstance(run, Failure):
@@ -210,7 +210,7 @@ def trace_program(
             else:
                 traced = replace(program.traced, line=(trace, traces[-1]))
                 return replace(program, traced=traced, change=change)
-    return replace(program, why=reason)
+    return replace(program, reason=reason)
 
 
 def shortened(plan: MeasurePlan, run: Run) -> MeasurePlan:
@@ -384,7 +384,7 @@ def notes(
     launches = any(entry.bound == "launches" for entry in entries)
     lines = {
         f"{BEFORE_TRAINING}.": BEFORE_TRAINING in run.notes,
-        f"Only the batch as configured: {program.why.rstrip('.')}.": program.why,
+        f"Only the batch as configured: {program.reason.rstrip('.')}.": program.reason,
         f"The program ran on this CPU and believed to have the card {program.stand_in}; nothing "
         "was compiled.": program.stand_in,
         f"With a stand-in for CUDA it failed ({program.refused}), so it ran as on a CPU.":
@@ -404,7 +404,7 @@ def notes(
         "Where launches limit, the speed of the host there decides: not validated.": launches,
         f"No batch above {traced.largest:,} was looked at.": traced.line is not None,
         "Another batch changes a training: see its learning rate.":
-            run.trains and any(e.suggested and e.batch != traced.own.batch for e in entries),
+            run.trains and any(e.suggested and e.batch != traced.step.batch for e in entries),
         "The rate of the loader there, and of the program's own Python, is not known; either may "
         "be the limit.": True,
     }  # fmt: skip

@@ -151,13 +151,14 @@ class Traced:
     """Program as it was traced here."""
 
     run: Run
-    own: Trace
+    step: Trace
+    """At the batch as configured."""
     line: tuple[Trace, Trace] | None = None
     """Traces of two batches, maybe its own, that give any other."""
     measured_on: GpuProfile | None = None
     """This host's card that ran the program, if its profile is known."""
     ran: Trace | None = None
-    """Trace that was timed here, where `own` is of another precision."""
+    """Trace that was timed here, where `step` is of another precision."""
 
     @property
     def largest(self) -> int:
@@ -166,8 +167,8 @@ class Traced:
 
     @property
     def sizes(self) -> list[float]:
-        """Batches of a figure: doublings and halves of the own."""
-        sizes = (self.own.batch * 2.0**n for n in range(-DOUBLINGS, DOUBLINGS))
+        """Batches of a figure: doublings and halves of the configured one."""
+        sizes = (self.step.batch * 2.0**n for n in range(-DOUBLINGS, DOUBLINGS))
         return [size for size in sizes if size >= 1 and size.is_integer()]
 
     @property
@@ -188,18 +189,18 @@ class Traced:
             self.line[0].computed_in(dtype),
             self.line[1].computed_in(dtype),
         )
-        ran = self.ran or self.own  # one measurement scales the figures of all precisions
-        return replace(self, own=self.own.computed_in(dtype), line=line, ran=ran)
+        ran = self.ran or self.step  # one measurement scales the figures of all precisions
+        return replace(self, step=self.step.computed_in(dtype), line=line, ran=ran)
 
     def precision_on(self, card: GpuProfile) -> str:
         """Precision of its 32-bit products on a card: `float32`, `tf32`, or one for each kind."""
-        wide = {op.dtype for op in self.own.ops if op.flops} & {"float32", "tf32"}
+        wide = {op.dtype for op in self.step.ops if op.flops} & {"float32", "tf32"}
         dtypes = wide if card.tf32_tflops else {"float32"}
         return " and ".join(sorted(dtypes)) or "float32"
 
     def at(self, batch: float) -> Trace:
-        if self.line is None or batch == self.own.batch:
-            return self.own
+        if self.line is None or batch == self.step.batch:
+            return self.step
         return at_batch(*self.line, batch)
 
 
@@ -233,15 +234,15 @@ def estimates(
     traced: Traced, cards: Sequence[GpuProfile], prices: Mapping[str, float]
 ) -> list[Estimate]:
     """Figures of each card at the configured, suggested and largest batch."""
-    batch_here = traced.own.batch
+    batch_here = traced.step.batch
     made: list[Estimate] = []
     for card in cards:
         largest = largest_batch(traced, card)
         best = suggested_batch(traced, card, largest) if largest else None
         for batch in sorted({batch_here, best or batch_here, largest or batch_here}):
-            each = estimate_of(traced, card, batch, prices.get(card.name))
+            estimate = estimate_of(traced, card, batch, prices.get(card.name))
             made.append(
-                replace(each, suggested=batch == best, largest_batch=batch == largest)
+                replace(estimate, suggested=batch == best, largest_batch=batch == largest)
             )
     return made
 
@@ -263,7 +264,9 @@ def precisions(
         variants = {**variants, **supported, **variants}  # its own first, and as it is
         for dtype, variant in variants.items():
             largest = largest_batch(variant, card)
-            best = suggested_batch(variant, card, largest) if largest else variant.own.batch
+            best = (
+                suggested_batch(variant, card, largest) if largest else variant.step.batch
+            )
             made.append(replace(estimate_of(variant, card, best), precision=dtype))
     return made
 
@@ -282,9 +285,9 @@ def largest_batch(traced: Traced, card: GpuProfile) -> float | None:
     return float(too_large) or None  # an index, of batches that count from 1
 
 
-def suggested_batch(traced: Traced, card: GpuProfile, most: float) -> float:
-    """Smallest of `most` and sizes below that ties with the best."""
-    sizes = [*(size for size in traced.sizes if size < most), most]
+def suggested_batch(traced: Traced, card: GpuProfile, largest: float) -> float:
+    """Smallest of `largest` and sizes below that ties with the best."""
+    sizes = [*(size for size in traced.sizes if size < largest), largest]
     times = (step_time(traced.at(size), card, traced.rates).seconds for size in sizes)
     rates = [size / seconds for size, seconds in zip(sizes, times, strict=True)]
     return next(
@@ -317,11 +320,11 @@ def estimate_of(
     run, seconds = traced.run, took.seconds
     own_s = (run.step_ms or 0.0) / 1000
     if traced.measured_on is not None:
-        timed = traced.ran or traced.own
+        timed = traced.ran or traced.step
         seconds *= own_s / step_time(timed, traced.measured_on, traced.rates).seconds
     error = None if took.bound == "launches" else traced.error(card)
     off = NOT_VALIDATED if error is None else error
-    per_s = run.units_per_s * own_s / traced.own.batch * batch / seconds
+    per_s = run.units_per_s * own_s / traced.step.batch * batch / seconds
     slow, fast = per_s / (1 + off), per_s / (1 - off)
     price = price_per_hour / 3.6 if price_per_hour else None
     memory_gib = peak.reserved / GIB + card.context_mib / 1024 + workspace_gib(card)

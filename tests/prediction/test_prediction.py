@@ -147,7 +147,7 @@ def measured_here(*dtypes: str) -> Traced:
     )
     step = replace(trace(batch=8), ops=ops)
     ms = 1500 * step_time(step, H100).seconds
-    return Traced(run=a_run(step_ms=ms, units_per_s=8000 / ms), own=step, measured_on=H100)
+    return Traced(run=a_run(step_ms=ms, units_per_s=8000 / ms), step=step, measured_on=H100)
 
 
 H100 = profiles.by_name("h100-sxm")
@@ -176,8 +176,8 @@ def test_a_precision_that_was_not_run_is_scaled_by_the_one_that_was() -> None:
     """Else TF32 would seem faster by all that the program is slower than its data sheet."""
     found = measured_here("float32")
     own, tf32, *_ = precisions(found, None, [H100])
-    expected = step_time(found.own, H100).seconds
-    expected /= step_time(found.own.computed_in("tf32"), H100).seconds
+    expected = step_time(found.step, H100).seconds
+    expected /= step_time(found.step.computed_in("tf32"), H100).seconds
     assert tf32.units_per_s / own.units_per_s == pytest.approx(expected)
 
 
