@@ -80,7 +80,7 @@ def is_secret(name: str, value: Any) -> bool:
     if text.strip().lower() in NO_SECRETS:
         return False
     words = " ".join(["", *_WORD.findall(name)]).lower()
-    if words.endswith((*ENDINGS, *(f" {known}" for known in NAMES))):
+    if words.endswith((*ENDINGS, *(f" {secret_name}" for secret_name in NAMES))):
         return True
     is_weak = words.endswith(WEAK_NAMES) and isinstance(value, str)
     return is_weak and _CREDENTIAL.fullmatch(text) is not None

@@ -181,13 +181,13 @@ def _judged(
     by_run = differences(pairs, name, sign)
     worse = bounds(by_run)
     slack = max(0.0, 1.0 - spent) * measure.slack(reference)
-    most = (
+    worst_case = (
         worse.estimate
         if stage == "chosen"
         else max(worse.high, worse.high - worse.estimate)
     )
-    shown = sorted(reference + sign * bound for bound in (worse.low, worse.high))
-    low, high = shown if math.isfinite(worse.high) else (None, None)
+    interval = sorted(reference + sign * bound for bound in (worse.low, worse.high))
+    low, high = interval if math.isfinite(worse.high) else (None, None)
     return replace(
         missing,
         value=reference + sign * worse.estimate,
@@ -195,7 +195,7 @@ def _judged(
         low=low,
         high=high,
         items=min(map(len, by_run)),
-        within=most <= slack,
+        within=worst_case <= slack,
     )
 
 

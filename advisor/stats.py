@@ -235,8 +235,12 @@ def noise_band(groups: Sequence[Sequence[float]]) -> float | None:
     logs = [
         logs for group in groups if (logs := [math.log(rate) for rate in group if rate > 0])
     ]
-    own = math.sqrt(own_share(logs))
-    floor = [own * statistics.stdev(g) / math.sqrt(len(g)) for g in logs if len(g) > 1]
+    deviation_share = math.sqrt(own_share(logs))
+    floor = [
+        deviation_share * statistics.stdev(g) / math.sqrt(len(g))
+        for g in logs
+        if len(g) > 1
+    ]
     spreads = floor if len(logs) < BY_LUCK else []
     if len(logs) > 1:
         means = [statistics.fmean(group) for group in logs]

@@ -45,13 +45,13 @@ def bounded(value: object) -> bool:
     """True if no number in `value`, however deep, is beyond LARGEST; NaN and infinity are."""
     waiting = [value]
     while waiting:
-        each = waiting.pop()
-        if isinstance(each, (int, float)) and not -LARGEST <= each <= LARGEST:
+        part = waiting.pop()
+        if isinstance(part, (int, float)) and not -LARGEST <= part <= LARGEST:
             return False
-        if isinstance(each, dict):
-            waiting += [inner for name, inner in each.items() if name not in TENSORS]
-        elif isinstance(each, (list, tuple)):
-            waiting += each
+        if isinstance(part, dict):
+            waiting += [inner for name, inner in part.items() if name not in TENSORS]
+        elif isinstance(part, (list, tuple)):
+            waiting += part
     return True
 
 

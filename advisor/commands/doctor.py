@@ -82,10 +82,12 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
             "name": name,
             "status": finding.status,
             "value": finding.value,
-            "why": why,
+            "why": purpose,
             "fix": finding.fix,
         }
-        for (name, finding), (_, why) in zip(findings.items(), CHECKS.values(), strict=True)
+        for (name, finding), (_, purpose) in zip(
+            findings.items(), CHECKS.values(), strict=True
+        )
     ]
     fields = {"verdict": verdict(findings), "to_fix": to_fix, "checks": checks}
     output.show(fields, as_text(findings), as_json=args.json)
@@ -192,7 +194,7 @@ def calibrate(command: Sequence[str], *, as_json: bool) -> int:
         return 1
     folder = state_folder(project_root(Path.cwd() / settings.FILE_NAME))
     calibration.keep(folder, answer)
-    cards = [each.model_dump() for each in answer]
+    cards = [rates.model_dump() for rates in answer]
     table = output.table(
         [tuple(cards[0]), *(tuple(map(str, card.values())) for card in cards)]
     )

@@ -105,10 +105,10 @@ def _read(path: Path) -> tuple[list[dict[str, Any]], str | None] | None:
         options, untold = record["options"], " and ".join(map(str, record["untold"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    known = [
+    with_flags = [
         option for option in options if isinstance(option, dict) and option.get("flags")
     ]
-    return known, untold or None
+    return with_flags, untold or None
 
 
 def _why_unrecorded(result: Run | Failure) -> str:
@@ -154,15 +154,15 @@ def _placed(
         )
 
 
-def _field(each: Mapping[str, Any]) -> Option:
+def _field(field: Mapping[str, Any]) -> Option:
     return Option(
-        flag=str(each["field"]),
-        default=each.get("default"),
+        flag=str(field["field"]),
+        default=field.get("default"),
         form="apart",
         behind=0,
-        choices=tuple(each.get("choices") or ()),
-        comment=each.get("help"),
-        why=each.get("why"),
+        choices=tuple(field.get("choices") or ()),
+        comment=field.get("help"),
+        why=field.get("why"),
     )
 
 
@@ -201,15 +201,15 @@ def with_fields(
     if not READS_FIELDS.search(text):
         return config
     fields = record_options(argv, cwd, env).fields
-    known = {option.flag for option in fields}
-    own = [path for path in config.leaves if "[" not in path]  # not the elements of lists
-    if not own or sum(path in known for path in own) <= DECLARED_SHARE * len(own):
+    declared = {option.flag for option in fields}
+    paths = [path for path in config.leaves if "[" not in path]  # not the elements of lists
+    if not paths or sum(path in declared for path in paths) <= DECLARED_SHARE * len(paths):
         return config
-    found = knobs.find(documents.with_fields(config, fields), phase=phase)
-    given = {knob.kind for knob in found.knobs if knob.path in config.leaves}
+    findings = knobs.find(documents.with_fields(config, fields), phase=phase)
+    given = {knob.kind for knob in findings.knobs if knob.path in config.leaves}
     wanted = {
         knob.path
-        for knob in found.knobs
+        for knob in findings.knobs
         if knob.editable and knob.phase != "eval" and knob.kind in ADDABLE - given
     }
     return documents.with_fields(

@@ -91,8 +91,8 @@ def what_limits(first: Sequence[Run], runs: Sequence[Run], cpus: int) -> str:
 def _median(values: Iterable[float | None]) -> float | None:
     """Of values that were all measured; None otherwise."""
     given = list(values)
-    known = [value for value in given if value is not None]
-    return statistics.median(known) if len(known) == len(given) else None
+    measured = [value for value in given if value is not None]
+    return statistics.median(measured) if len(measured) == len(given) else None
 
 
 def _unit_s(run: Run) -> float:

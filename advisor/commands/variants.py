@@ -106,8 +106,10 @@ def arms_of(args: argparse.Namespace, command: list[str]) -> list[ComparedVarian
         ([config], template) for config in configs
     ]
     programs = programs or [([], block) for block in blocks]
-    known = (settings.load(settings.find(one.parent)).workload_for(one) for one in configs)
-    workload = args.workload or next(filter(None, known), None)
+    workloads = (
+        settings.load(settings.find(one.parent)).workload_for(one) for one in configs
+    )
+    workload = args.workload or next(filter(None, workloads), None)
     arms: list[ComparedVariant] = []
     for place, (paths, words) in enumerate(programs):
         asked = invocation.resolve(

@@ -57,7 +57,8 @@ def with_options(
         mapping, _, key = option.flag.rpartition(".")
         begins = (option.flag, f"{option.flag}.", f"{option.flag}[")
         is_there = any(
-            each.path == begins[0] or each.path.startswith(begins[1:]) for each in scalars
+            scalar.path == begins[0] or scalar.path.startswith(begins[1:])
+            for scalar in scalars
         )
         if mapping in places and _KEY.fullmatch(key) and not is_there:
             at, _ = places[mapping]
@@ -70,7 +71,7 @@ def member(text: str, of: str, at: int, path: str, value: str) -> str:
     """Text that adds the setting `path` with a spelled `value` at `at`, behind a sibling."""
     line, start = LINES[of], max(text.rfind("\n", 0, at), text.rfind("\r", 0, at)) + 1
     indent = _INDENT.match(text, start)
-    newline = next((each for each in ("\r\n", "\n", "\r") if each in text), "\n")
+    newline = next((ending for ending in ("\r\n", "\n", "\r") if ending in text), "\n")
     begin = line.begin.format(newline=newline, indent=indent[0] if indent else "")
     return f"{begin}{line.key.format(key=path.rpartition('.')[2])}{value}"
 

@@ -99,12 +99,12 @@ class Document:
                 del expected[path]
         return self._verified(edits, expected) if edits else self.raw
 
-    def _refuse(self, why: str) -> NoReturn:
-        msg = f"{self.name} {why}, so nothing was edited."
+    def _refuse(self, fault: str) -> NoReturn:
+        msg = f"{self.name} {fault}, so nothing was edited."
         raise EditRefusedError(msg)
 
-    def _leave(self, why: str) -> NoReturn:
-        msg = f"{self.name}: {why}. Edit it by hand."
+    def _leave(self, reason: str) -> NoReturn:
+        msg = f"{self.name}: {reason}. Edit it by hand."
         raise EditRefusedError(msg)
 
     def _splice(self, scalar: Scalar, wanted: JsonScalar) -> Splice:

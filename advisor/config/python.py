@@ -79,39 +79,41 @@ class _Reader:
         self._text = text
         self._places = Places(text)
 
-    def body(self, body: Sequence[ast.stmt], path: str, why: str | None) -> None:
-        """Read statements; `why` prevents their edit."""
+    def body(self, body: Sequence[ast.stmt], path: str, reason: str | None) -> None:
+        """Read statements; `reason` prevents their edit."""
         for node in body:
             if isinstance(node, ast.Assign):
                 for target in node.targets:
                     several = (
                         "it is assigned to several names" if len(node.targets) > 1 else None
                     )
-                    self._assign(target, node.value, path, why or several)
+                    self._assign(target, node.value, path, reason or several)
             elif isinstance(node, ast.AnnAssign) and node.value is not None:
-                self._assign(node.target, node.value, path, why)
+                self._assign(node.target, node.value, path, reason)
             elif (changed := _changed_by(node)) is not None:
                 place = self._place(changed, path)
                 self._mark(place, f"it is changed again on line {node.lineno}")
             elif isinstance(node, (ast.ClassDef, ast.FunctionDef)):
-                self.body(node.body, spelling.member(path, node.name), why)
+                self.body(node.body, spelling.member(path, node.name), reason)
             elif isinstance(node, _BLOCKS):
-                self._block(node, path, why)
+                self._block(node, path, reason)
             elif isinstance(node, ast.Return) and isinstance(
                 node.value, (ast.Call, ast.Dict)
             ):
-                self._value(node.value, path, why)
+                self._value(node.value, path, reason)
 
-    def _block(self, node: ast.stmt, path: str, why: str | None) -> None:
+    def _block(self, node: ast.stmt, path: str, reason: str | None) -> None:
         if not isinstance(node, ast.With):
-            why = why or f"it is set under a condition or in a loop, line {node.lineno}"
+            reason = (
+                reason or f"it is set under a condition or in a loop, line {node.lineno}"
+            )
         for field in ("body", "orelse", "finalbody"):
-            self.body(getattr(node, field, ()), path, why)
+            self.body(getattr(node, field, ()), path, reason)
         for inner in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
-            self.body(inner.body, path, why)
+            self.body(inner.body, path, reason)
 
     def _assign(
-        self, target: ast.expr, value: ast.expr, path: str, why: str | None
+        self, target: ast.expr, value: ast.expr, path: str, reason: str | None
     ) -> None:
         place = self._place(target, path)
         if place is None:
@@ -119,12 +121,12 @@ class _Reader:
                 if isinstance(inner, ast.Name):
                     again = spelling.member(path, inner.id)
                     self._mark(again, f"it is set on line {target.lineno}")
-        elif (why or isinstance(value, ast.Call)) and self._below(place):
+        elif (reason or isinstance(value, ast.Call)) and self._below(place):
             # A call may read the old value and change a part: earlier leaves stay, marked.
-            self._mark(place, why or f"it is changed again on line {target.lineno}")
+            self._mark(place, reason or f"it is changed again on line {target.lineno}")
         else:
             self._forget(place)
-            self._value(value, place, why)
+            self._value(value, place, reason)
 
     def _below(self, place: str | None) -> list[str]:
         """Paths of the leaves at `place` and below it."""
@@ -137,9 +139,9 @@ class _Reader:
         for path in self._below(place):
             del self.found[path]
 
-    def _mark(self, place: str | None, why: str) -> None:
+    def _mark(self, place: str | None, reason: str) -> None:
         for path in self._below(place):
-            self.found[path] = self.found[path]._replace(why=why)
+            self.found[path] = self.found[path]._replace(why=reason)
 
     def _place(self, target: ast.expr, path: str) -> str | None:
         """Path of `x`, `cfg.a.b` or `cfg["a"].b`."""
@@ -155,52 +157,52 @@ class _Reader:
             return spelling.member(above, key)
         return None
 
-    def _value(self, node: ast.expr, path: str, why: str | None) -> None:
+    def _value(self, node: ast.expr, path: str, reason: str | None) -> None:
         if isinstance(node, ast.Call):
             before = len(self.found)
-            self._members(node, path, why)
+            self._members(node, path, reason)
             name = ast.unparse(node.func).rpartition(".")[2]
             # a function computes a value, and a class without literals is an object of its own
             if len(self.found) == before and name[:1].islower() and name not in _HOLDERS:
-                self._leaf(node, path, why)
+                self._leaf(node, path, reason)
         elif isinstance(node, ast.Dict):
             for key, inner in zip(node.keys, node.values, strict=True):
                 if isinstance(key, ast.Constant) and isinstance(key.value, str):
                     place = spelling.member(path, key.value)
                     self._forget(place)  # a key that is written twice
-                    self._value(inner, place, why)
+                    self._value(inner, place, reason)
         elif isinstance(node, (ast.List, ast.Tuple)):
             for number, item in enumerate(node.elts):
-                self._value(item, spelling.member(path, number), why)
+                self._value(item, spelling.member(path, number), reason)
         else:
-            self._leaf(node, path, why)
+            self._leaf(node, path, reason)
 
-    def _members(self, call: ast.Call, path: str, why: str | None) -> None:
+    def _members(self, call: ast.Call, path: str, reason: str | None) -> None:
         if isinstance(call.func, ast.Call):
-            self._members(call.func, path, why)
+            self._members(call.func, path, reason)
         for number, argument in enumerate(call.args):
             place = path if len(call.args) == 1 else spelling.member(path, number)
             if isinstance(argument, ast.Call):
-                self._members(argument, place, why)
+                self._members(argument, place, reason)
             elif isinstance(argument, ast.Dict):
-                self._value(argument, place, why)
+                self._value(argument, place, reason)
         for word in call.keywords:
             if word.arg:
-                self._value(word.value, spelling.member(path, word.arg), why)
+                self._value(word.value, spelling.member(path, word.arg), reason)
 
-    def _leaf(self, node: ast.expr, path: str, why: str | None) -> None:
+    def _leaf(self, node: ast.expr, path: str, reason: str | None) -> None:
         start, end = self._places.span(node)
         text = self._text[start:end]
         value: JsonScalar = None
         if is_literal(node):
             value = ast.literal_eval(node)
             if isinstance(value, str) and not _PLAIN_TEXT.fullmatch(text):
-                why = why or "it is no plain text in one pair of quotes"
+                reason = reason or "it is no plain text in one pair of quotes"
         elif isinstance(node, ast.Constant):
             return  # bytes, an ellipsis: no setting
         else:
-            why = f"{COMPUTED}: {' '.join(text.split())[:60]}"
-        self.found[path] = Scalar(path, value, start, end, why)
+            reason = f"{COMPUTED}: {' '.join(text.split())[:60]}"
+        self.found[path] = Scalar(path, value, start, end, reason)
         self._above |= {path, *(path[: end.start()] for end in _PART_END.finditer(path))}
 
 

@@ -31,8 +31,8 @@ class Family:
 
 def within(low: float, value: JsonScalar | tuple[JsonScalar, ...], high: float) -> bool:
     """True if every number of `value` lies in the range."""
-    each = map(number_of, value if isinstance(value, tuple) else (value,))
-    return all(number is None or low <= number <= high for number in each)
+    numbers = map(number_of, value if isinstance(value, tuple) else (value,))
+    return all(number is None or low <= number <= high for number in numbers)
 
 
 def _squeezed(value: object) -> str:
@@ -44,7 +44,7 @@ def _squeezed(value: object) -> str:
 def types_of(value: JsonScalar | tuple[JsonScalar, ...]) -> frozenset[str]:
     """Type words of catalogue.toml that fit `value`."""
     if isinstance(value, tuple):
-        whole = all(type(each) is int for each in value)
+        whole = all(type(item) is int for item in value)
         return frozenset({"list", "ints"} if whole else {"list"})
     if isinstance(value, str):
         return _text_types(value.strip())

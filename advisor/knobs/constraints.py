@@ -16,12 +16,12 @@ FoundConstraint = tuple[str, tuple[str, ...], str]
 def find_links(
     document: str, leaves: Sequence[Leaf], knobs: Sequence[Knob]
 ) -> tuple[KnobConstraint, ...]:
-    found = itertools.chain(
+    links = itertools.chain(
         _products(knobs), _exclusives(knobs), _of_workers(knobs), _schedules(knobs, leaves)
     )
     return tuple(
-        KnobConstraint(kind=kind, document=document, paths=paths, why=why)
-        for kind, paths, why in found
+        KnobConstraint(kind=kind, document=document, paths=paths, why=reason)
+        for kind, paths, reason in links
     )
 
 
@@ -48,17 +48,23 @@ def _products(knobs: Sequence[Knob]) -> Iterable[FoundConstraint]:
     accumulations = _of_kind("grad_accum", knobs)
     for accumulation in accumulations:
         near, total = _nearest(accumulation, batches), _nearest(accumulation, totals)
-        why = (
+        reason = (
             "the program divides the global batch by accumulation x devices: it must divide"
         )
         if near:
-            why = "samples of one optimizer step = batch x accumulation x devices: kept"
+            reason = "samples of one optimizer step = batch x accumulation x devices: kept"
         if near or total:
-            yield "product", tuple(each.path for each in (*near, accumulation, *total)), why
+            yield (
+                "product",
+                tuple(knob.path for knob in (*near, accumulation, *total)),
+                reason,
+            )
     for batch in batches if not accumulations else ():
         for whole in _nearest(batch, totals) if batch.scope == "micro" else ():
-            why = "the program accumulates global / (micro x devices) times: it must divide"
-            yield "product", (batch.path, whole.path), why
+            reason = (
+                "the program accumulates global / (micro x devices) times: it must divide"
+            )
+            yield "product", (batch.path, whole.path), reason
 
 
 def _exclusives(knobs: Sequence[Knob]) -> Iterable[FoundConstraint]:
@@ -80,8 +86,8 @@ def _of_workers(knobs: Sequence[Knob]) -> Iterable[FoundConstraint]:
                 continue
             same = [w for w in workers if w.phase == knob.phase] or workers
             for near in _nearest(knob, same):
-                why = f"{kind} needs worker processes: PyTorch refuses it with none"
-                yield "needs-workers", (knob.path, near.path), why
+                reason = f"{kind} needs worker processes: PyTorch refuses it with none"
+                yield "needs-workers", (knob.path, near.path), reason
 
 
 def _schedules(knobs: Sequence[Knob], leaves: Sequence[Leaf]) -> Iterable[FoundConstraint]:
@@ -91,5 +97,9 @@ def _schedules(knobs: Sequence[Knob], leaves: Sequence[Leaf]) -> Iterable[FoundC
         siblings = {leaf.name: leaf for leaf in leaves if leaf.mapping == mapping}
         for start, end in catalogue()["schedule"]["ends"]:
             if start in siblings and end in siblings:
-                why = "the terminal signal prod(1 - beta) is kept: the ends move with the steps"
-                yield "schedule", (knob.path, siblings[start].path, siblings[end].path), why
+                reason = "the terminal signal prod(1 - beta) is kept: the ends move with the steps"
+                yield (
+                    "schedule",
+                    (knob.path, siblings[start].path, siblings[end].path),
+                    reason,
+                )

@@ -40,7 +40,7 @@ class Sign(NamedTuple):
             "rank": seen.group_size or seen.world_size,
             "batch": seen.batch_asked or seen.batch,
         }
-        parts = math.prod(float(shares[each] or 1) for each in self.over)
+        parts = math.prod(float(shares[name] or 1) for name in self.over)
         return None if number is None else round(number * self.times / parts, 6)
 
 
@@ -61,20 +61,23 @@ KINDS = tuple(dict.fromkeys(sign.shown_in for sign in SIGNS))
 
 def observed(kind: str, seen: Effects) -> float | None:
     """Count of one kind; None if too common to be a sign."""
-    count, least = {
+    count, threshold = {
         "batch_size": (seen.batch if seen.batch_asked is None else seen.batch_asked, 1),
         "num_workers": (seen.workers, 0),
         "grad_accum": (seen.accumulation, 2),
         "timesteps": (seen.forwards_per_unit, SAMPLER_FORWARDS),
     }[kind]
-    return float(count) if count is not None and count >= least else None
+    return float(count) if count is not None and count >= threshold else None
 
 
 def open_kinds(
-    found: Iterable[Findings], seen: Effects, kinds: Sequence[str], phases: Sequence[str]
+    documents: Iterable[Findings],
+    seen: Effects,
+    kinds: Sequence[str],
+    phases: Sequence[str],
 ) -> tuple[str, ...]:
     """Observed kinds that no knob of these or else any phases explains."""
-    knobs = [knob for each in found for knob in each.knobs]
+    knobs = [knob for findings in documents for knob in findings.knobs]
     open_ = []
     for kind in KINDS:
         if kind not in kinds or observed(kind, seen) is None:
@@ -124,17 +127,21 @@ def find_suspects(
         for leaf in _unknown(document, findings)
         if (suspect := _suspect(document.name, leaf, seen, kinds)) is not None
     ]
-    free = {kind for each in every if not each.built for kind in each.kinds}
-    kept = (each for each in every if not each.built or each.kinds - free)
-    return tuple(sorted(kept, key=lambda each: not each.named))
+    free = {kind for suspect in every if not suspect.built for kind in suspect.kinds}
+    kept = (suspect for suspect in every if not suspect.built or suspect.kinds - free)
+    return tuple(sorted(kept, key=lambda suspect: not suspect.named))
 
 
 def _suspect(
     document: str, leaf: Leaf, seen: Effects, kinds: Sequence[str]
 ) -> Suspect | None:
-    known, words = table_of("suspects.toml"), _words_in(leaf.name)
-    named = {kind for kind, own in known["speaks"].items() if not words.isdisjoint(own)}
-    against = known["never"] if named else [*known["never"], *known["against"]]
+    table, words = table_of("suspects.toml"), _words_in(leaf.name)
+    named = {
+        kind
+        for kind, kind_words in table["speaks"].items()
+        if not words.isdisjoint(kind_words)
+    }
+    against = table["never"] if named else [*table["never"], *table["against"]]
     if not words.isdisjoint(against):
         return None
     assert not isinstance(leaf.value, tuple)
@@ -147,20 +154,20 @@ def _suspect(
     )
     if not signs:
         return None
-    built = not named and not _words_in(*leaf.ancestors).isdisjoint(known["built"])
+    built = not named and not _words_in(*leaf.ancestors).isdisjoint(table["built"])
     return Suspect(document, leaf.path, leaf.value, signs, bool(named), built)
 
 
 def _unknown(document: Document, findings: Findings) -> list[Leaf]:
     """Movable values unknown to the finder."""
-    known = {
+    known_paths = {
         *(knob.path for knob in findings.knobs),
         *(trap.path for trap in findings.traps),
         *(path for link in findings.links for path in link.paths),
         *findings.outputs,
     }
     every = leaves(document.scalars)
-    return [leaf for leaf in every if leaf.path not in known and _movable(leaf)]
+    return [leaf for leaf in every if leaf.path not in known_paths and _movable(leaf)]
 
 
 def _movable(leaf: Leaf) -> bool:
@@ -236,7 +243,9 @@ def trial_values(
             worlds += [replace(seen, accumulation=number) for number in numbers]
             taken |= {("batch_size", math.floor(_of_one_update(seen) / n)) for n in numbers}
     return tuple(
-        Move(suspect=each, new=chosen[each]) for each in suspected if each in chosen
+        Move(suspect=suspect, new=chosen[suspect])
+        for suspect in suspected
+        if suspect in chosen
     )
 
 
@@ -257,21 +266,21 @@ def _apart(
 ) -> list[JsonScalar]:
     """One value for each of `group`, whose effects no other value has."""
     signs = dict.fromkeys(sign for suspect in group for sign in suspect.signs)
-    found: list[JsonScalar] = []
+    distinct_values: list[JsonScalar] = []
     for value in values:
-        if len(found) == len(group):
+        if len(distinct_values) == len(group):
             break
         here = [sign.shown(value, worlds[0]) or 0.0 for sign in signs]
-        shown = {
+        counts = {
             (sign.shown_in, math.floor(sign.shown(value, world) or 0.0))
             for world in worlds
             for sign in signs
         }
         is_whole = all(count >= 1 and count.is_integer() for count in here)
-        if is_whole and not shown & taken:
-            taken |= shown
-            found.append(value)
-    return found
+        if is_whole and not counts & taken:
+            taken |= counts
+            distinct_values.append(value)
+    return distinct_values
 
 
 def _alternatives(
@@ -280,12 +289,12 @@ def _alternatives(
     """Values for a group, safest first, in the present spelling."""
     old, kinds = group[0].value, {kind for suspect in group for kind in suspect.kinds}
     value = int(number_of(old) or 0)
-    most = room * value
+    limit = room * value
     if "num_workers" in kinds:
-        most = min(most, max(MOST_WORKERS, 2 * value))
+        limit = min(limit, max(MOST_WORKERS, 2 * value))
     if _in_accumulation(group):  # no update has less than one sample a batch
-        most = min(most, _of_one_update(seen))
-    times = [value * n for n in MULTIPLES if value and value * n <= most]
+        limit = min(limit, _of_one_update(seen))
+    times = [value * n for n in MULTIPLES if value and value * n <= limit]
     parts = [value // n for n in MULTIPLES if value % n == 0 and value // n > 1]
     # more of it takes longer to show
     costly = kinds <= {"timesteps", "num_workers", "grad_accum"}
@@ -318,16 +327,18 @@ def read_outcome(
         if new is not None and new == old:
             continue
         traced = ((move, _trace_to(move, kind, after, new)) for move in moved)
-        shown = [(move, sign) for move, sign in traced if sign is not None]
+        explanations = [(move, sign) for move, sign in traced if sign is not None]
         # A batch over an accumulation that moved with it is the quotient by definition.
         plain = [
-            (move, sign) for move, sign in shown if not sign.over and sign.times == 1.0
+            (move, sign)
+            for move, sign in explanations
+            if not sign.over and sign.times == 1.0
         ]
-        shown = plain or shown
-        if len(shown) != 1 or old is None or new is None:
+        explanations = plain or explanations
+        if len(explanations) != 1 or old is None or new is None:
             unclear.add(kind)
             continue
-        followed.append(Followed(*shown[0], before=old, after=new))
+        followed.append(Followed(*explanations[0], before=old, after=new))
     return followed, unclear
 
 
@@ -348,16 +359,18 @@ def joined(
     document: Document, findings: Findings, followed: Iterable[Followed], phase: Phase
 ) -> Findings:
     every = {one.move.suspect: one for one in followed}
-    mine = [each for suspect, each in every.items() if suspect.document == document.name]
+    mine = [
+        outcome for suspect, outcome in every.items() if suspect.document == document.name
+    ]
     if not mine:
         return findings
-    knobs = (*findings.knobs, *(_knob(each, phase) for each in mine))
+    knobs = (*findings.knobs, *(_knob(outcome, phase) for outcome in mine))
     links = find_links(document.name, leaves(document.scalars), knobs)
     return replace(findings, knobs=knobs, links=links)
 
 
-def _knob(found: Followed, phase: Phase) -> Knob:
-    suspect, kind = found.move.suspect, REGISTRY[found.sign.kind]
+def _knob(outcome: Followed, phase: Phase) -> Knob:
+    suspect, kind = outcome.move.suspect, REGISTRY[outcome.sign.kind]
     phase = kind.phase or phase
     return Knob(
         document=suspect.document,
@@ -367,6 +380,6 @@ def _knob(found: Followed, phase: Phase) -> Knob:
         knob_class=kind.class_in(phase),
         value=suspect.value,
         unit=kind.unit,
-        scope=found.sign.scope,
+        scope=outcome.sign.scope,
         why=f"`{parts_of(suspect.path)[-1]}`: {kind.words}, by experiment",
     )

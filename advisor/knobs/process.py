@@ -20,22 +20,27 @@ DocumentOfPlace = tuple[config.Document, Findings]
 
 
 def find(
-    effects: Effects, phase: Phase, switches: Sequence[KnobSpec], held: Container[str] = ()
+    effects: Effects,
+    phase: Phase,
+    switches: Sequence[KnobSpec],
+    configured: Container[str] = (),
 ) -> list[DocumentOfPlace]:
     """Documents of the measured DataLoader's arguments and of `switches`, named by their place.
 
-    Kinds in `held` are left out: a config or an option sets them, and is where they move.
+    Kinds in `configured` are left out: a config or an option sets them, and is where they move.
     """
-    found: dict[str, dict[str, tuple[str, JsonScalar]]] = {}
+    values_by_place: dict[str, dict[str, tuple[str, JsonScalar]]] = {}
     if effects.workers is not None:  # else no loader was iterated
         arguments = _arguments(effects).items()
-        values = {kind: (kind, value) for kind, value in arguments if kind not in held}
-        found[effects.loader_site or PROCESS] = values
+        values = {
+            kind: (kind, value) for kind, value in arguments if kind not in configured
+        }
+        values_by_place[effects.loader_site or PROCESS] = values
     for spec in switches:
         able, value = spec.switched_off(effects)
-        if spec.switch is not None and able and spec.kind not in held:
-            found.setdefault(PROCESS, {})[spec.switch.override] = spec.kind, value
-    return [_document(name, phase, values) for name, values in found.items()]
+        if spec.switch is not None and able and spec.kind not in configured:
+            values_by_place.setdefault(PROCESS, {})[spec.switch.override] = spec.kind, value
+    return [_document(name, phase, values) for name, values in values_by_place.items()]
 
 
 def _document(
@@ -44,7 +49,7 @@ def _document(
     """Document of values by path, each with its kind."""
     raw = json.dumps({path: value for path, (_, value) in values.items()})
     document = config.parse(raw.encode(), "process", name)
-    found = tuple(
+    knobs = tuple(
         Knob(
             document=name,
             path=path,
@@ -57,17 +62,17 @@ def _document(
         )
         for path, (kind, value) in values.items()
     )
-    links = find_links(name, leaves(document.scalars), found)
-    return document, Findings(document=name, knobs=found, links=links, traps=(), outputs=())
+    links = find_links(name, leaves(document.scalars), knobs)
+    return document, Findings(document=name, knobs=knobs, links=links, traps=(), outputs=())
 
 
 def _arguments(effects: Effects) -> dict[str, JsonScalar]:
     """Arguments in force, but those that the program's torch does not know."""
-    found: dict[str, JsonScalar] = {}
+    arguments: dict[str, JsonScalar] = {}
     if effects.batch_asked is not None:  # else the program makes its batches itself
-        found["batch_size"] = effects.batch_asked
+        arguments["batch_size"] = effects.batch_asked
     for spec in LOADER_ARGUMENTS:
         value = spec.observed(effects)
         if value is not None or spec.none_is_a_value:
-            found[spec.kind] = value
-    return found
+            arguments[spec.kind] = value
+    return arguments

@@ -89,11 +89,14 @@ def leaves(scalars: Mapping[str, Scalar]) -> list[Leaf]:
         if parts:
             groups.setdefault(parts, []).append(scalar)
     names = {mapping: frozenset(keys) for mapping, keys in children.items()}
-    return [_leaf(parts, own, parts in lists, names) for parts, own in groups.items()]
+    return [_leaf(parts, group, parts in lists, names) for parts, group in groups.items()]
 
 
 def _leaf(
-    parts: Parts, own: list[Scalar], is_list: bool, names: Mapping[Parts, frozenset[str]]
+    parts: Parts,
+    scalars: list[Scalar],
+    is_list: bool,
+    names: Mapping[Parts, frozenset[str]],
 ) -> Leaf:
     key = str(parts[-1])
     scope = [_snake(part) for part in _scoped(key)[:-1]]
@@ -101,16 +104,16 @@ def _leaf(
     ancestors = tuple(name for name in reversed(above) if name)
     name = canonical(key)
     return Leaf(
-        path=path_of(parts) if is_list else own[0].path,
+        path=path_of(parts) if is_list else scalars[0].path,
         key=key,
         name=name,
         ancestors=ancestors,
         words=frozenset(word for ancestor in ancestors for word in words_of(ancestor)),
         keys=names[parts[:-1]],
         mapping=path_of(parts[:-1]),
-        value=tuple(s.value for s in own) if is_list else own[0].value,
-        scalar=own[0],
-        comment=" ".join((own[0].comment or "").split()) or None,
+        value=tuple(s.value for s in scalars) if is_list else scalars[0].value,
+        scalar=scalars[0],
+        comment=" ".join((scalars[0].comment or "").split()) or None,
     )
 
 
@@ -164,7 +167,7 @@ class Findings:
         others = [f".{knob.path}" for knob in self.knobs if knob.path != path]
         parts = path.split(".")
         ends = (".".join(parts[-count:]) for count in range(1, len(parts) + 1))
-        own = (
+        unique_ends = (
             end for end in ends if not any(other.endswith(f".{end}") for other in others)
         )
-        return next(own, path)
+        return next(unique_ends, path)

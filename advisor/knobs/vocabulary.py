@@ -63,7 +63,7 @@ def known() -> frozenset[str]:
 
 def _kind_of_name(kind: str, row: dict[str, Any]) -> KindOfName:
     phrases = {_respelled(p): weight for p, weight in _weights(row, "name").items()}
-    ordered = sorted(phrases.items(), key=lambda each: (-len(each[0]), -abs(each[1])))
+    ordered = sorted(phrases.items(), key=lambda entry: (-len(entry[0]), -abs(entry[1])))
     return KindOfName(
         kind=kind,
         family=families()[row["value"]],
@@ -86,13 +86,13 @@ def _respelled(phrase: str) -> Words:
 @functools.lru_cache(maxsize=8192)
 def words_in(name: str) -> Words:
     """Words of a canonical name, without plurals and final digits."""
-    found: list[str] = []
+    words: list[str] = []
     for token in filter(None, name.split("_")):
         bare = token.rstrip("0123456789")
         one = token.removesuffix("s") if len(token) > _LEAST_PLURAL else token
-        word = next((each for each in (token, bare, one) if each in known()), bare)
-        found.extend(spelling().get(word, (word,)) if word else ())
-    return tuple(found)
+        word = next((form for form in (token, bare, one) if form in known()), bare)
+        words.extend(spelling().get(word, (word,)) if word else ())
+    return tuple(words)
 
 
 class Phrases(NamedTuple):
@@ -109,8 +109,8 @@ class Phrases(NamedTuple):
 @functools.lru_cache(maxsize=8192)
 def spoken(name: str) -> Mapping[str, Phrases]:
     """Evidence of a canonical name, by kind."""
-    found = {kind.kind: _phrases(words_in(name), kind.phrases) for kind in kinds()}
-    return {kind: phrases for kind, phrases in found.items() if phrases.speaking}
+    by_kind = {kind.kind: _phrases(words_in(name), kind.phrases) for kind in kinds()}
+    return {kind: phrases for kind, phrases in by_kind.items() if phrases.speaking}
 
 
 def _phrases(words: Words, weights: Mapping[Words, int]) -> Phrases:
@@ -139,7 +139,7 @@ def _where(phrase: Words, left: Mapping[int, str]) -> range | None:
 
 def speaks(name: str) -> bool:
     """True if the canonical name alone suggests a knob."""
-    return any(found.weight >= names()["enough"] for found in spoken(name).values())
+    return any(phrases.weight >= names()["enough"] for phrases in spoken(name).values())
 
 
 def _said_of_batch(name: str, table: str) -> str | None:
@@ -157,9 +157,9 @@ def read(leaf: Leaf) -> Meaning | None:
         for kind in kinds()
         if kind.kind in by_kind and kind.family.holds(leaf.value)
     ]
-    knobs = [each for each in scored if each[0] >= enough]
+    knobs = [candidate for candidate in scored if candidate[0] >= enough]
     if knobs:
-        return max(knobs, key=lambda each: each[0])[1]
+        return max(knobs, key=lambda candidate: candidate[0])[1]
     alike = (m for _, m in scored if by_kind[m.kind].speaking >= enough)
     return next(alike, None)
 
@@ -169,14 +169,14 @@ def _scored(leaf: Leaf, kind: KindOfName, phrases: Phrases) -> tuple[int, Meanin
     score = phrases.weight + sum(weight for _, weight in evidence)
     words = " and ".join(f"`{phrase}`" for phrase in phrases.read)
     parts = [(f"{words} in its name", phrases.weight), *evidence]
-    why = ", ".join(f"{what} ({weight:+d})" for what, weight in parts)
+    reasons = ", ".join(f"{what} ({weight:+d})" for what, weight in parts)
     enough, is_batch = names()["enough"], kind.kind == "batch_size"
     return score, Meaning(
         kind=kind.kind,
-        trap=None if score >= enough else f"no {kind.kind}: {why}",
+        trap=None if score >= enough else f"no {kind.kind}: {reasons}",
         unit=_said_of_batch(leaf.name, "unit") if is_batch else None,
         scope=_said_of_batch(leaf.name, "scope") if is_batch else None,
-        why=why if score >= names()["high"] else f"{why}: barely enough",
+        why=reasons if score >= names()["high"] else f"{reasons}: barely enough",
     )
 
 
@@ -188,8 +188,8 @@ def _around(leaf: Leaf, kind: KindOfName) -> Iterator[tuple[str, int]]:
             word = max(listed, key=lambda word: abs(kind.above[word]))
             yield f"under `{word}`", kind.above[word]
             break
-    least, most = kind.usual
-    if not within(least, leaf.value, most):
+    low, high = kind.usual
+    if not within(low, leaf.value, high):
         yield f"the value {leaf.value}", _OUTSIDE_USUAL
 
 

@@ -81,7 +81,7 @@ def place(state: TunerState, program: Program, suggestion: Suggestion) -> Placem
         patch = patch_at(program, file, sure) if sure else None
         diffs.append(patch)
         by_hand += [edit.words for edit in of_file if patch is None or edit not in sure]
-    caveats = [each.caveat for each in edits if each.caveat]
+    caveats = [edit.caveat for edit in edits if edit.caveat]
     return Placement(site, "".join(filter(None, diffs)) or None, by_hand, caveats)
 
 
@@ -128,7 +128,7 @@ def loader_edits(
         edits.append(PlacedEdit(words_of_one, place, edit, caveat))
     if rest := {name: value for name, value in values.items() if name not in read}:
         edits.append(PlacedEdit(words, file, partial(patches.loader_edit, line, rest)))
-    if all(patch_at(program, each.file, [each]) for each in edits):
+    if all(patch_at(program, placed.file, [placed]) for placed in edits):
         return edits
     return [PlacedEdit(words, file, None)]
 
@@ -184,7 +184,7 @@ def file_and_line(site: str | None) -> tuple[str, int | None]:
 def patch_at(program: Program, file: str, placed: Sequence[PlacedEdit]) -> str | None:
     """Patch of `file` with all of the edits; None where the file or one of them is missing."""
     path = program.cwd / file
-    edits = [each.edit for each in placed if each.edit is not None]
+    edits = [entry.edit for entry in placed if entry.edit is not None]
     if not path.is_file() or len(edits) < len(placed):
         return None
     return patch_of(path, program.cwd, partial(patches.all_edits, edits))

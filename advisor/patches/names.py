@@ -86,13 +86,17 @@ def sole_options(tree: ast.Module, given: ast.expr) -> Options | None:
     binding = sole_binding(tree, given.id)
     if binding is None or not binds_one(binding) or not isinstance(binding.value, ast.Dict):
         return None
-    held = binding.value
+    dictionary = binding.value
     keys = {
         key.value: at
-        for at, key in enumerate(held.keys)
+        for at, key in enumerate(dictionary.keys)
         if isinstance(key, ast.Constant) and isinstance(key.value, str)
     }
-    return Options(binding, keys, held.values) if len(keys) == len(held.keys) else None
+    return (
+        Options(binding, keys, dictionary.values)
+        if len(keys) == len(dictionary.keys)
+        else None
+    )
 
 
 def _reads(node: ast.Name) -> bool:

@@ -65,10 +65,10 @@ def all_edits(edits: Sequence[Edit], source: PythonFile) -> list[Splice] | None:
     """Several edits of one file; None unless each is possible beside the others."""
     splices: list[Splice] = []
     for edit in edits:
-        found = edit(source)
-        if found is None:
+        new_splices = edit(source)
+        if new_splices is None:
             return None
-        splices += found
+        splices += new_splices
     return splices
 
 
@@ -103,10 +103,10 @@ def loader_edit(
     line: int, values: Mapping[str, JsonScalar], source: PythonFile
 ) -> list[Splice] | None:
     """Set literals of the call that gives the loader at `line` its arguments."""
-    found = _given_by(line, values, source)
-    if found is None:
+    giver = _given_by(line, values, source)
+    if giver is None:
         return None
-    call, spelled = found
+    call, spelled = giver
     return _set_arguments(source, call, {spelled[n]: v for n, v in values.items()})
 
 
@@ -119,10 +119,10 @@ def fields_given(
     that need workers: DataLoader would refuse them, so setting the field alone is no patch.
     """
     source = _read(path, cwd)
-    found = _given_by(line, values, source) if source else None
-    if found is None:
+    giver = _given_by(line, values, source) if source else None
+    if giver is None:
         return {}
-    call, spelled = found
+    call, spelled = giver
     words = dict(zip(POSITIONS, call.args, strict=False))
     words |= {word.arg: word.value for word in call.keywords if word.arg}
     if values.get("num_workers") == 0 and (
@@ -268,10 +268,10 @@ def autocast_edit(
     Each line of the statement is indented by one level. Inside a text of several lines that
     would change the text: `patch_of` sees it, and no patch is shown.
     """
-    found = _statement(source, line)
-    if found is None or not imports_torch(source.tree.body):
+    place = _statement(source, line)
+    if place is None or not imports_torch(source.tree.body):
         return None
-    statement, block, above = found
+    statement, block, above = place
     withs = [node for node in above if isinstance(node, (ast.With, ast.AsyncWith))]
     if any("autocast" in ast.unparse(item) for node in withs for item in node.items):
         return None
