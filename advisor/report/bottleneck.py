@@ -76,13 +76,13 @@ IDLE = ("data_wait", "host_to_device", "launch", "sync", "exchange", "other")
 def ranged(
     runs: Sequence[Run],
     figure: Callable[[Run], float | None],
-    shown: Callable[[float], str],
+    text_of: Callable[[float], str],
 ) -> str:
     """Range of a figure: `40 % to 43 %`, or `not measured`."""
     values = [value for run in runs if (value := figure(run)) is not None]
     if len(values) < len(runs):
         return numbers.NOT_MEASURED
-    return " to ".join(dict.fromkeys((shown(min(values)), shown(max(values)))))
+    return " to ".join(dict.fromkeys((text_of(min(values)), text_of(max(values)))))
 
 
 def typical(runs: Sequence[Run]) -> Run:
@@ -97,8 +97,8 @@ def typical(runs: Sequence[Run]) -> Run:
     measured = ("units_per_s", "tokens_per_s", "wait_share", "step_ms")
     facts: dict[str, Any] = {name: mean(values(name)) for name in measured}
     for name in ("peak_mem_gib", "peak_device_gib"):
-        known = [gib for gib in values(name) if gib is not None]
-        facts[name] = max(known, default=None)
+        peaks = [gib for gib in values(name) if gib is not None]
+        facts[name] = max(peaks, default=None)
     for name in ("flops", "footprint"):
         facts[name] = next(filter(None, values(name)), None)
     shares = {part: mean([getattr(run.shares, part) for run in runs]) for part in PARTS}
@@ -155,18 +155,18 @@ def loading_remedy(run: Run, *, more_workers: bool = True) -> str:
     ran = [count for count in alone if workers is not None and count <= workers]
     if not workers or not ran:
         return PARTS["data_wait"].how if more_workers else FASTER_LOADING
-    own = max(ran)
-    least = ALONE_FASTER * alone[own]
-    fewer = [rate for count, rate in alone.items() if 0 < count < own]
-    more = [rate for count, rate in alone.items() if count > own]
+    reference = max(ran)
+    threshold = ALONE_FASTER * alone[reference]
+    fewer = [rate for count, rate in alone.items() if 0 < count < reference]
+    more = [rate for count, rate in alone.items() if count > reference]
     is_flat = bool(more or fewer) and (
-        max(more) < least if more else alone[own] < ALONE_FASTER * max(fewer)
+        max(more) < threshold if more else alone[reference] < ALONE_FASTER * max(fewer)
     )
     if without := alone.get(0):
         busy_s = (1 - (run.wait_share or 0.0)) / run.units_per_s
         if 1 / (busy_s + 1 / without) > run.units_per_s:
             fewer.append(without)
-    if max(fewer, default=0.0) > max([least, *more]):
+    if max(fewer, default=0.0) > max([threshold, *more]):
         return f"fewer loader workers, {FASTER_LOADING}"
     return PARTS["data_wait"].how if more_workers and not is_flat else FASTER_LOADING
 

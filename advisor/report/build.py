@@ -49,7 +49,7 @@ def optimize_report(tuning: FinishedTuning) -> Report:
     steps = next_actions(tuning, best)
     verdicts = (state.verdict_on(knob) for knob in state.of_kind("num_workers"))
     # where the search settled the number of workers, no report advises another one
-    workers = {each.outcome for each in verdicts if each} & {"kept", "found"}
+    workers = {judged.outcome for judged in verdicts if judged} & {"kept", "found"}
     return Report(
         verdict=outcome,
         gain=Gain.of(whole_gain(tuning)),

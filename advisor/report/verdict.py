@@ -310,7 +310,7 @@ def _nothing_proven(tuning: FinishedTuning) -> str:
     for ratio, candidate, against in _faster(tuning):
         if against:
             faster = f"{candidate.label} was faster ({numbers.ratio(ratio)} in one run)"
-            return f"{faster} and was not taken: it {against.why.rstrip('.')}."
+            return f"{faster} and was not taken: it {against.clause.rstrip('.')}."
     tried = [d for d in tuning.decisions if d.trials and not d.in_code]
     if tried and all(decision.outcome == "ignored" for decision in tried):
         return f"`{tried[0].path}`: {tried[0].reason}"
@@ -320,7 +320,7 @@ def _nothing_proven(tuning: FinishedTuning) -> str:
     advised = bool(state.suggestions)
     which = "that may be written" if advised else "tested"
     slower = f"No value {which} was faster by more than {state.tie_percent}."
-    if advised and all(each.in_code for each in tuning.decisions):
+    if advised and all(decision.in_code for decision in tuning.decisions):
         if any(is_confirmed(state, suggestion) for suggestion in state.suggestions):
             return "Every value that was tried stands in the program's code: no file is changed."
         return f"No value tested was proven faster. Runs tie within {state.tie_percent}."
@@ -386,9 +386,9 @@ def _likely_suggestions(state: TunerState) -> list[tuple[str, Comparison]]:
         if suggestion.outcome is not None
     ]
     return [
-        each
-        for each in tried
-        if each[1].cut_short or each[1].is_likely(objective, smallest_gain)
+        (title, outcome)
+        for title, outcome in tried
+        if outcome.cut_short or outcome.is_likely(objective, smallest_gain)
     ]
 
 
@@ -401,13 +401,13 @@ def _never_compared(state: TunerState) -> bool:
 
 def left_out(tuning: FinishedTuning) -> list[LeftOut]:
     """What ran faster and is neither written nor suggested, with its cause, each once."""
-    found = {entry.what: entry for entry in tuning.state.left_out}
+    entries = {entry.what: entry for entry in tuning.state.left_out}
     for ratio, candidate, against in _faster(tuning):
         if against:
-            why = f". It {against.why.rstrip('.')}."
-            entry = LeftOut(candidate.label, ratio, against.cause, why)
-            found.setdefault(candidate.label, entry)
-    return list(found.values())
+            clause = f". It {against.clause.rstrip('.')}."
+            entry = LeftOut(candidate.label, ratio, against.cause, clause)
+            entries.setdefault(candidate.label, entry)
+    return list(entries.values())
 
 
 def _faster(tuning: FinishedTuning) -> list[tuple[float, Candidate, Objection | None]]:
@@ -424,8 +424,8 @@ def _faster(tuning: FinishedTuning) -> list[tuple[float, Candidate, Objection | 
             isinstance(attempt.result, Failure)
             and attempt.result.kind not in confirm.INCONCLUSIVE
         ):
-            why = f"failed in another run: {attempt.result.evidence}"
-            refused[candidate.key] = Objection("failed", why)
+            clause = f"failed in another run: {attempt.result.evidence}"
+            refused[candidate.key] = Objection("failed", clause)
         if run is None or not candidate.changes or not state.originals:
             continue
         if attempt.request.purpose in {"search", "confirm"} and (
@@ -438,7 +438,7 @@ def _faster(tuning: FinishedTuning) -> list[tuple[float, Candidate, Objection | 
         )
         if attempt.request.purpose == "search" and followed:
             ran.append((state.gain_over(state.steady_originals, run), candidate))
-    ran.sort(key=lambda each: -each[0])
+    ran.sort(key=lambda pair: -pair[0])
     threshold = 1 + state.tie_threshold
     return [
         (ratio, candidate, refused.get(candidate.key))
@@ -452,8 +452,8 @@ def _refusal(state: TunerState, run: Run) -> Objection | None:
     if against := unusable(state, run):
         return against
     broken = state.context.objective.broken(run)
-    why = f"was outside of {broken[0].text}" if broken else ""
-    return Objection("outside-bound", why) if broken else None
+    clause = f"was outside of {broken[0].text}" if broken else ""
+    return Objection("outside-bound", clause) if broken else None
 
 
 ENDED = 2.0
@@ -539,7 +539,9 @@ def caveats(tuning: FinishedTuning) -> Iterator[str]:
         suggestion.title for suggestion in state.suggestions if suggestion.unfinished
     }
     open_ones = {
-        title: why for title, step in tried.items() if (why := undecided(step, title))
+        title: sentence
+        for title, step in tried.items()
+        if (sentence := undecided(step, title))
     }
     yield from open_ones.values()
     if unproven := sorted(tried.keys() - titles - open_ones.keys()):

@@ -294,7 +294,7 @@ def title(report: Report) -> str:
         proven = [entry.gain for entry in report.suggestions if entry.gain]
         if not proven:
             return told
-        best = max(proven, key=lambda each: each.ratio)
+        best = max(proven, key=lambda proof: proof.ratio)
         return f"{told}, and {gained(best.size, report.unit)} by a change that is yours"
     headline = gained(gain.size, report.unit)
     if traded(report):
@@ -315,8 +315,8 @@ def rests_on_load(report: Report) -> bool:
     A program that waited for others' CPUs too was told 8.27x, and gained 2.8x on a quieter host.
     """
     for comparison in report.comparisons:
-        counted = [each for each in comparison.rounds if each.counted]
-        beside_work = sum(each.contended is not None for each in counted)
+        counted = [round_ for round_ in comparison.rounds if round_.counted]
+        beside_work = sum(round_.contended is not None for round_ in counted)
         if comparison.purpose == "confirm" and 2 * beside_work >= max(1, len(counted)):
             return True
     return False
@@ -388,8 +388,8 @@ def traded(report: Report) -> bool:
 
 def tolerated(report: Report) -> str:
     """`2 % of rmse and 0.03 of slope`."""
-    each = (f"{spaced(text)} of {name}" for name, text in report.tolerances.items())
-    return " and ".join(each) or "its tolerance"
+    allowances = (f"{spaced(text)} of {name}" for name, text in report.tolerances.items())
+    return " and ".join(allowances) or "its tolerance"
 
 
 def bars(report: Report) -> str:
@@ -410,11 +410,11 @@ def bars(report: Report) -> str:
     unit = markdown.one_line(f"{numbers.plural(report.unit)}/s")
     texts = [(name, f"{numbers.number(rate)} {unit}", how) for name, rate, how in rows]
     name_width, rate_width, how_width = (
-        max(map(len, each)) for each in zip(*texts, strict=True)
+        max(map(len, column)) for column in zip(*texts, strict=True)
     )
     return "\n".join(
-        f"{name:<{name_width}}  {shown:>{rate_width}}  {how:<{how_width}}  {bar(rate / top)}"
-        for (name, shown, how), (_, rate, _) in zip(texts, rows, strict=True)
+        f"{name:<{name_width}}  {rate_text:>{rate_width}}  {how:<{how_width}}  {bar(rate / top)}"
+        for (name, rate_text, how), (_, rate, _) in zip(texts, rows, strict=True)
     )
 
 

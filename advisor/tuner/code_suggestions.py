@@ -56,15 +56,15 @@ def suggest_changes(state: TunerState) -> Stage:
     launches = is_launch_bound(state)
     tried = [spec for spec in switches() if applies(state, spec)]
     tried.sort(
-        key=lambda each: (
-            (each.kind == "compile") is not launches,
-            "tolerance" in each.needs,
+        key=lambda spec: (
+            (spec.kind == "compile") is not launches,
+            "tolerance" in spec.needs,
         )
     )
     state = with_process(state, tried)
-    last = tuning(each for each in tried if each.kind == "compile" and not launches)
+    last = tuning(spec for spec in tried if spec.kind == "compile" and not launches)
     quick = [
-        *tuning(each for each in tried if each.kind != "compile" or launches),
+        *tuning(spec for spec in tried if spec.kind != "compile" or launches),
         tune_threads_beside_a_worker,
     ]
     batches = (tune_length_grouping, tune_batch_and_workers)
@@ -99,9 +99,9 @@ def applies(state: TunerState, spec: KnobSpec) -> bool:
 def with_process(state: TunerState, tried: Sequence[KnobSpec]) -> TunerState:
     """With the running program as further documents, for kinds that no other one holds."""
     effects, phase = state.incumbent_run.effects, phase_of_program(state)
-    held = [kind for kind in REGISTRY if state.held_by_config(kind)]
-    found = knobs.process.find(effects, phase, tried, held)
-    sources = (*state.context.sources, *(Source(*each) for each in found))
+    configured = [kind for kind in REGISTRY if state.held_by_config(kind)]
+    documents = knobs.process.find(effects, phase, tried, configured)
+    sources = (*state.context.sources, *(Source(*document) for document in documents))
     return replace(state, context=replace(state.context, sources=sources))
 
 
@@ -142,12 +142,12 @@ def tune_threads_beside_a_worker(state: TunerState) -> Stage:
 
 def values_of(state: TunerState, spec: KnobSpec) -> Sequence[JsonScalar]:
     """Values of a switch to try; most are flags."""
-    own: dict[str, Callable[[TunerState], Sequence[JsonScalar]]] = {
+    values_by_kind: dict[str, Callable[[TunerState], Sequence[JsonScalar]]] = {
         "precision": autocast_dtypes,
         "threads": thread_counts,
         "compile": compile_modes,
     }
-    return own[spec.kind](state) if spec.kind in own else (True,)
+    return values_by_kind[spec.kind](state) if spec.kind in values_by_kind else (True,)
 
 
 def autocast_dtypes(state: TunerState) -> tuple[str, ...]:
@@ -304,7 +304,7 @@ def single_gains(
 
 def compare_stacks(state: TunerState) -> Stage:
     """Compare what is suggested, each in its share of the budget."""
-    waiting = sorted(to_compare(state), key=lambda each: -each.gain)
+    waiting = sorted(to_compare(state), key=lambda stack: -stack.gain)
     for number, suggestion in enumerate(waiting):
         share_s = state.remaining_s / (len(waiting) - number)
         state = yield from compare(state, suggestion, share_s)
@@ -343,17 +343,17 @@ def compare(state: TunerState, suggestion: Suggestion, share_s: float) -> Stage:
     )
     state, result = yield from run_comparison(state, ab_test, task, round_s, matters=False)
     rest = task._replace(rest=True)
-    others = tuple(each for each in state.suggestions if each is not suggestion)
+    others = tuple(other for other in state.suggestions if other is not suggestion)
     state = replace(state, suggestions=others)
     if against := objection(replace(state, by_hand=True), result):
-        told = against._replace(why=f". It {against.why}")
+        told = against._replace(clause=f". It {against.clause}")
         state = leave_out(state, variant, suggestion.run, told)
         return (yield from fall_back(state.done(rest), suggestion, share_s))
     compared = replace(suggestion, outcome=result)
-    found = result.interval(state.context.objective)
+    interval = result.interval(state.context.objective)
     if is_confirmed(state, compared):
         state = state.done(rest)
-    elif found is None or found.estimate <= 1:
+    elif interval is None or interval.estimate <= 1:
         state = with_outcome(state, compared)
         return (yield from fall_back(state, suggestion, share_s))
     else:

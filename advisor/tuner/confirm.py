@@ -32,10 +32,10 @@ def confirm(state: TunerState, share_s: float | None = None) -> Stage:
     original.
     `share_s`: time that its rounds may take where others wait for theirs; None: all that is left.
     """
-    held, winner = proven_candidate(state), state.best
-    if winner.key == held.key or state.best_run is None:
-        return back_to(state, held)
-    base = held if winner.only("numeric", "quality").changes else Candidate()
+    proven, winner = proven_candidate(state), state.best
+    if winner.key == proven.key or state.best_run is None:
+        return back_to(state, proven)
+    base = proven if winner.only("numeric", "quality").changes else Candidate()
     expected = state.gain(state.best_run, proven_run(state, base))
     round_s, finish_s = reserves.round_s(state), to_finish_s(state)
     if finish_s + policy.FEWEST_ROUNDS * round_s > state.remaining_s and finish_s:
@@ -109,8 +109,10 @@ def most_rounds(
     large = expected_gain >= policy.LARGE_GAIN
     if large and reserves.judges_steps(state):
         return policy.GOOD_ROUNDS
-    least = policy.GOOD_ROUNDS if grouping and large else policy.MOST_RESERVED
-    return max(least, int(state.remaining_s / 2 / max(reserves.round_s(state), 1e-9)))
+    fewest_rounds = policy.GOOD_ROUNDS if grouping and large else policy.MOST_RESERVED
+    return max(
+        fewest_rounds, int(state.remaining_s / 2 / max(reserves.round_s(state), 1e-9))
+    )
 
 
 def objection(state: TunerState, result: Comparison) -> Objection | None:
@@ -118,9 +120,11 @@ def objection(state: TunerState, result: Comparison) -> Objection | None:
     after = result.runs(AFTER)
     ways = sorted({run.way for arm in (BEFORE, AFTER) for run in result.runs(arm)})
     if len(ways) > 1:
-        why = f"was counted in more than one way: {'; '.join(ways)}"
-        return Objection("other-counting", f"{why}. Such rates do not compare.")
-    later = [why for run in after if (why := later_items(state, result.runs(BEFORE), run))]
+        clause = f"was counted in more than one way: {'; '.join(ways)}"
+        return Objection("other-counting", f"{clause}. Such rates do not compare.")
+    later = [
+        clause for run in after if (clause := later_items(state, result.runs(BEFORE), run))
+    ]
     if len(later) > len(after) / 2:
         return Objection("later-items", f"{max(later)}.")
     lost = [output_check.output_regression(state.originals, run) for run in after]
@@ -128,9 +132,9 @@ def objection(state: TunerState, result: Comparison) -> Objection | None:
         return Objection("other-results", f"loses or changes results. {max(lost)}")
     others = [other for run in after if (other := other_work(state, run))]
     if others:
-        worst = max(others, key=lambda each: each.refused)
-        why = f"would do other work. {worst.sentence}{accepting(worst)}"
-        return Objection("other-work", why, ())
+        worst = max(others, key=lambda difference: difference.refused)
+        clause = f"would do other work. {worst.sentence}{accepting(worst)}"
+        return Objection("other-work", clause, ())
     return None
 
 
@@ -138,27 +142,27 @@ def with_comparison(state: TunerState, winner: Candidate, result: Comparison) ->
     """With `winner`'s rounds, unless its runs object."""
     state = replace(state, likely=False)
     if against := objection(state, result):
-        return refuse(state, winner, against.why, against.kinds)
+        return refuse(state, winner, against.clause, against.kinds)
     state = replace(state, confirmations=(*state.confirmations, result))
     if result.failure is not None or is_significant(state, result):
         return state
-    found = result.interval(state.context.objective)
-    gain = found.estimate if found else state.gain_over_incumbent(state.incumbent_run)
+    interval = result.interval(state.context.objective)
+    gain = interval.estimate if interval else state.gain_over_incumbent(state.incumbent_run)
     return replace(state, likely=gain > 1 + state.context.smallest_gain)
 
 
-def refuse_batch(state: TunerState, winner: Candidate, why: str) -> TunerState:
+def refuse_batch(state: TunerState, winner: Candidate, clause: str) -> TunerState:
     """Without `winner`'s confirmations, with the reason against its batch."""
-    return refuse(state, winner, why, ("batch_size",))
+    return refuse(state, winner, clause, ("batch_size",))
 
 
 def refuse(
-    state: TunerState, winner: Candidate, why: str, kinds: Sequence[str] = ()
+    state: TunerState, winner: Candidate, clause: str, kinds: Sequence[str] = ()
 ) -> TunerState:
     """Without `winner`'s confirmations, with the reason against its changes of `kinds`."""
     for change in winner.changes:
         if change.kind in (kinds or {change.kind}):
-            reason = f"Not written: {change.new} {why}"
+            reason = f"Not written: {change.new} {clause}"
             state = state.set_verdict(change, "refuted", reason)
     confirmed = state.confirmations
     others = (c for c in confirmed if c.ab_test.after.candidate.key != winner.key)
@@ -230,22 +234,22 @@ def wanted_rounds(
     They make Student's bounds half as wide as the gain, and a large gain needs few, however
     noisy. Fixed beforehand.
     """
-    least = policy.GOOD_ROUNDS if state.context.consents else policy.MOST_RESERVED
-    least = OUTLIVING_ROUNDS if again else least
+    fewest_rounds = policy.GOOD_ROUNDS if state.context.consents else policy.MOST_RESERVED
+    fewest_rounds = OUTLIVING_ROUNDS if again else fewest_rounds
     if restores_constraints(state, state.originals):
-        return least
+        return fewest_rounds
     least_gain = 1 + state.context.smallest_gain
     gap = math.log(expected_gain / least_gain)
-    most = (
-        max(least, policy.ROUNDS_OF_LARGE_GAINS)
+    round_limit = (
+        max(fewest_rounds, policy.ROUNDS_OF_LARGE_GAINS)
         if expected_gain >= policy.LARGE_GAIN
         else policy.MOST_ROUNDS
     )
     sigma = state.sigma_of(base)
-    for rounds in range(least, most):
+    for rounds in range(fewest_rounds, round_limit):
         if stats.half_width(rounds, sigma) <= gap / 2:
             return rounds
-    return most
+    return round_limit
 
 
 INCONCLUSIVE = {"timeout", "interrupted"}
@@ -269,14 +273,14 @@ def check_memory(state: TunerState) -> Stage:
             title=f"one pass over the data with {winner.label}",
         )
         kept_s = reserves.proof_s(state) if state.context.consents else 0.0
-        state, found = yield from run_trial(state, request, kept_s=kept_s, matters=False)
-        if found is not None:
-            if why := failure_of(state, found.result):
+        state, trial = yield from run_trial(state, request, kept_s=kept_s, matters=False)
+        if trial is not None:
+            if evidence := failure_of(state, trial.result):
                 state = refuse_batch(
-                    state, winner, f"fails within one pass over the data. {why}"
+                    state, winner, f"fails within one pass over the data. {evidence}"
                 )
                 return back_to(state, proven_candidate(state))
-            note = seen_memory(state, found.run) if found.run is not None else note
+            note = seen_memory(state, trial.run) if trial.run is not None else note
     for knob in grown:
         verdict = state.verdict_on(knob)
         if verdict is not None:
@@ -289,7 +293,7 @@ def failure_of(state: TunerState, result: Run | Failure) -> str:
     if isinstance(result, Failure):
         return "" if result.kind in INCONCLUSIVE else result.evidence
     against = unusable(state, result)
-    return f"It {against.why}." if against else ""
+    return f"It {against.clause}." if against else ""
 
 
 def seen_memory(state: TunerState, run: Run) -> str:

@@ -23,7 +23,7 @@ def decisions(
     """Decide on every knob and linked value, once the search ended."""
     whole = stop is not None and stop.reason == "done"
     changes = {key_of(change): change for change in winner.changes}
-    found = []
+    of_knobs = []
     for knob in state.all_knobs:
         verdict, new = state.verdict_on(knob), knob.value
         cause, reason = unchanged(state, knob, verdict, whole=whole)
@@ -42,19 +42,19 @@ def decisions(
             in_phase=OUTCOMES[cause] != "listed" or state.in_phase(knob),
             in_code=state.in_code(knob),
         )
-        found.append(decision)
+        of_knobs.append(decision)
     linked = (
         Decision(
-            **shared(each),
+            **shared(linked_change),
             outcome="changed",
             cause="linked",
-            old=each.old,
-            new=each.new,
+            old=linked_change.old,
+            new=linked_change.new,
             reason=LINKED,
         )
-        for each in changes.values()
+        for linked_change in changes.values()
     )
-    return (*found, *linked)
+    return (*of_knobs, *linked)
 
 
 def shared(setting: Knob | Change) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def not_applied(change: Change, run: Run) -> str:
     """Why the probe did not put a value of the code in place; empty if it did, or had not to."""
     if not change.in_code:
         return ""
-    outcomes = (each for each in run.overrides if each.knob == change.path)
+    outcomes = (override for override in run.overrides if override.knob == change.path)
     outcome = next(outcomes, None)
     if outcome is None:
         return "the run does not tell if it was"
@@ -69,8 +69,8 @@ def set_ignored(
     value = seen.dtype if knob.kind == "precision" else REGISTRY[knob.kind].observed(seen)
     used = f"{value:g}" if isinstance(value, float) else str(value)
     change = change_of(candidate, knob)
-    if change is not None and (why := not_applied(change, run)):
-        return state.set_verdict(knob, "not-applied", f"Could not be tried: {why}.")
+    if change is not None and (cause := not_applied(change, run)):
+        return state.set_verdict(knob, "not-applied", f"Could not be tried: {cause}.")
     override = overriding(knob.path, change and change.new, run)
     site = seen.loader_site if knob.kind in LOADER_KINDS else None
     built = f" (DataLoader built at {site})" if site else ""

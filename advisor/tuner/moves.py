@@ -27,15 +27,17 @@ def with_value(
     if isinstance(elsewhere, knobs.InvalidChange):
         return elsewhere
     moved = (*moved, *elsewhere)
-    if held := next(filter(state.keeps, moved), None):
-        return knobs.InvalidChange(reason=f"{held.path} would move along, and {KEPT}")
+    if kept := next(filter(state.keeps, moved), None):
+        return knobs.InvalidChange(reason=f"{kept.path} would move along, and {KEPT}")
     change = change_of(state.best, knob)
     if change is not None:
         # what the present value had moved along, and this one does not, goes back
         present = move(change.new, beside, beyond=True)
         along = () if isinstance(present, knobs.InvalidChange) else present
-        stays = {each.path for each in moved}
-        back = (replace(each, new=each.old) for each in along if each.path not in stays)
+        stays = {moving.path for moving in moved}
+        back = (
+            replace(linked, new=linked.old) for linked in along if linked.path not in stays
+        )
         moved = (*moved, *back)
     return state.best.with_changes(*moved)
 
@@ -59,11 +61,11 @@ def _accumulation_elsewhere(
     if knob.kind != "batch_size" or knob.scope == "global" or knob.path in linked:
         return ()
     others = [
-        each
-        for each in state.of_kind("grad_accum")
-        if each.document != knob.document and each.editable
+        other
+        for other in state.of_kind("grad_accum")
+        if other.document != knob.document and other.editable
     ]
-    batches = [each for each in state.of_kind("batch_size") if each.scope != "global"]
+    batches = [batch for batch in state.of_kind("batch_size") if batch.scope != "global"]
     if len(batches) != 1 or len(others) != 1:
         return ()
     old, accumulation, new = knob.value, others[0].value, value

@@ -87,7 +87,7 @@ class Objection(NamedTuple):
     """What is against a candidate, however fast it ran."""
 
     cause: LeftOutCause
-    why: str
+    clause: str
     """Clause that follows `it`, or a sentence: where it is made says which."""
     kinds: tuple[str, ...] = ("batch_size",)
     """Kinds of changes that it speaks against; none: all."""
@@ -101,14 +101,14 @@ class LeftOut(NamedTuple):
     gain: float
     """Ratio of the rates of one run and of the best so far."""
     cause: LeftOutCause
-    why: str
+    clause: str
     """Reason against it, as it follows `in one run`: `. It would do other work.`"""
     is_open: bool = False
     """True if more runs could still judge its results."""
 
     @property
     def text(self) -> str:
-        return f"{self.what}, {numbers.ratio(self.gain)} in one run{self.why}".strip()
+        return f"{self.what}, {numbers.ratio(self.gain)} in one run{self.clause}".strip()
 
 
 class NearMiss(NamedTuple):

@@ -40,15 +40,16 @@ def _left_out(before: Run, after: Run) -> str:
 
 def _fewer_files(before: Run, after: Run) -> str:
     """Find fewer files than scaled from `before`, if items leave their own."""
-    files, items, found = before.files_in_window, in_window(before), after.files_in_window
-    if found is None or not files or not items or files / items < policy.FILES_AN_ITEM:
+    files, items = before.files_in_window, in_window(before)
+    files_left = after.files_in_window
+    if files_left is None or not files or not items or files / items < policy.FILES_AN_ITEM:
         return ""
     expected = files / items * in_window(after)
-    if expected < policy.ENOUGH_FILES or found > expected * policy.FEWEST_FILES_SHARE:
+    if expected < policy.ENOUGH_FILES or files_left > expected * policy.FEWEST_FILES_SHARE:
         return ""
     return (
-        f"The program left {found} files where as many items left {expected:.0f}: results would "
-        "be lost."
+        f"The program left {files_left} files where as many items left {expected:.0f}: results "
+        "would be lost."
     )
 
 
@@ -109,7 +110,7 @@ def _alike(
     pairs = [(one, other) for one in some for other in others if one.path == other.path]
     if pairs or len(some) != 1 or len(others) != 1:
         return pairs
-    kinds = {each.path.rpartition(".")[2] for each in (*some, *others)}
+    kinds = {file.path.rpartition(".")[2] for file in (*some, *others)}
     return [(some[0], others[0])] if len(kinds) == 1 else []
 
 

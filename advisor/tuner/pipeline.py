@@ -131,7 +131,7 @@ def look_again(state: TunerState) -> Stage:
 
 def compare_hidden(state: TunerState, misses: Sequence[NearMiss]) -> Stage:
     """Compare values that ran faster within the noise, until something is proven."""
-    for number, near in enumerate(sorted(misses, key=lambda each: -each.gain)):
+    for number, near in enumerate(sorted(misses, key=lambda miss: -miss.gain)):
         if is_proven(state):
             break
         waiting = len(to_compare(state))

@@ -50,7 +50,7 @@ class QualityVerdict:
     inside: bool
     figures: str = ""
     """Measured values: `: drift 0.2 % of 2 % allowed`."""
-    why: str = ""
+    reason: str = ""
     """Reason why it is not inside or not confirmed."""
     refuted: bool = True
     """Other runs or seeds would not help: the next candidate may be tried."""
@@ -60,7 +60,7 @@ class QualityVerdict:
     @property
     def cause(self) -> LeftOutCause:
         """Why it is not taken: a figure was beyond its limit, or none settled it."""
-        beyond = any(not each.within for each in self.judgements)
+        beyond = any(not judgement.within for judgement in self.judgements)
         return "outside-tolerance" if beyond else "not-judged"
 
 
@@ -78,7 +78,7 @@ class Reference:
 class Missing(NamedTuple):
     """Why a measure's runs are missing, or some of them."""
 
-    why: str
+    clause: str
     """Clause for a person."""
     out_of_time: bool = False
     """More budget would have them."""
@@ -98,20 +98,20 @@ def passes_gate(state: TunerState, variant: Variant, run: Run) -> Trials[Quality
     reference: Reference | Missing = NOTHING_TO_COMPARE
     if workload.numeric_tolerance is not None and drifts_of(state.incumbent_run, run):
         reference = Reference(variant=Variant(candidate=best))
-        state, found = assess(state, reference, variant, [(state.incumbent_run, run)])
-        return (yield from confirm_quality(state, reference, variant, found))
+        state, screening = assess(state, reference, variant, [(state.incumbent_run, run)])
+        return (yield from confirm_quality(state, reference, variant, screening))
     if workload.quality:
         state, reference = yield from measure_reference(state)
     if isinstance(reference, Missing):
         if reference.out_of_time:
-            why = "The budget had no room to compare its results."
-            return state, QualityVerdict(inside=False, why=why, refuted=False)
-        return state, QualityVerdict(inside=False, figures=f": {reference.why}")
+            reason = "The budget had no room to compare its results."
+            return state, QualityVerdict(inside=False, reason=reason, refuted=False)
+        return state, QualityVerdict(inside=False, figures=f": {reference.clause}")
     if state.best != best:
         figures = ": what it was compared with was given up"
         return state, QualityVerdict(inside=False, figures=figures)
-    state, found = yield from screen(state, reference, variant)
-    return (yield from confirm_quality(state, reference, variant, found))
+    state, screening = yield from screen(state, reference, variant)
+    return (yield from confirm_quality(state, reference, variant, screening))
 
 
 def drifts_of(before: Run, after: Run) -> tuple[float, ...]:
@@ -152,9 +152,9 @@ def assess(
     """Judge the pairs, and log the declared measures."""
     if not pairs:
         full = any(entry.task == Task("quality", variant.label) for entry in state.skipped)
-        why = "the budget had no room for the run" if full else "a run failed"
-        why = f"{name} could not be judged: {why}."
-        return state, QualityVerdict(inside=False, why=why, refuted=False)
+        reason = "the budget had no room for the run" if full else "a run failed"
+        reason = f"{name} could not be judged: {reason}."
+        return state, QualityVerdict(inside=False, reason=reason, refuted=False)
     judgements = judge_pairs(state, reference, pairs, stage)
     if reference.runs:
         fresh = tuple((variant.label, judgement) for judgement in judgements)
@@ -168,17 +168,17 @@ def assess(
         )
         log = replace(state.quality, judgements=(*earlier, *fresh))
         state = replace(state, quality=log)
-    shown = (
+    texts = (
         figure_of(judgement, declared=bool(reference.runs)) for judgement in judgements
     )
-    figures = ": " + ", ".join(shown)
+    figures = ": " + ", ".join(texts)
     verdict = QualityVerdict(
         inside=True, figures=figures, pairs=pairs, judgements=judgements
     )
     for judgement in judgements:
         if not judgement.within:
             verdict = replace(
-                verdict, inside=False, why=why_outside(judgement, name, stage)
+                verdict, inside=False, reason=why_outside(judgement, name, stage)
             )
     return state, verdict
 
@@ -234,22 +234,22 @@ def confirm_quality(
     unpaired = len(screening.pairs) < len(reference.runs) and seeds_followed(
         state, reference
     )
-    rounds, why = (
+    rounds, reason = (
         (policy.FEWEST_ROUNDS, "")
         if unpaired
         else rounds_to_confirm(state, reference, screening)
     )
-    if why:
+    if reason:
         return state, replace(
-            open_, why=f"{name} passed screening, and {why}", refuted=rounds > 0
+            open_, reason=f"{name} passed screening, and {reason}", refuted=rounds > 0
         )
     command: CommandName = "confirm-quality" if reference.runs else "own"
     sides = zip(
         (reference.variant, variant), zip(*screening.pairs, strict=True), strict=True
     )
     requests = tuple(
-        seeded_request(state, each, command, CONFIRMING, median(run.wall_s for run in runs))
-        for each, runs in sides
+        seeded_request(state, side, command, CONFIRMING, median(run.wall_s for run in runs))
+        for side, runs in sides
     )
     round_s = policy.ROUND_FACTOR * sum(request.expected_s for request in requests)
     kept_s = proof_s(state, variant)
@@ -266,22 +266,22 @@ def confirm_quality(
     # Without its pairs of other seeds nothing tells how many runs confirm it.
     if unpaired or needed_s > state.remaining_s - kept_s:
         state = state.skip(task, needed_s, kept_s=kept_s)
-        return state, replace(open_, why=over_budget)
+        return state, replace(open_, reason=over_budget)
     ab_test = ABTest(purpose="quality", requests=requests, rounds=rounds)
     state, result = yield from run_comparison(state, ab_test, task, round_s)
     if result.cut_short:
-        return state, replace(open_, why=over_budget)
+        return state, replace(open_, reason=over_budget)
     pairs = list(zip(result.runs(BEFORE), result.runs(AFTER), strict=True))
     if result.failure is not None:
         pairs = []
-    state, found = assess(state, reference, variant, pairs, name, "confirmed")
-    near = bool(found.judgements) and all(map(is_inside, found.judgements))
-    if rounds < planned and not found.inside and near:
+    state, verdict = assess(state, reference, variant, pairs, name, "confirmed")
+    near = bool(verdict.judgements) and all(map(is_inside, verdict.judgements))
+    if rounds < planned and not verdict.inside and near:
         state = state.skip(task, planned * round_s, kept_s=kept_s)
-        return state, replace(open_, why=over_budget)  # more of them might have
-    if found.inside and reference.runs and not variant.candidate.in_code.changes:
-        state = adopt_quality(state, reference, found.judgements)
-    return state, found
+        return state, replace(open_, reason=over_budget)  # more of them might have
+    if verdict.inside and reference.runs and not variant.candidate.in_code.changes:
+        state = adopt_quality(state, reference, verdict.judgements)
+    return state, verdict
 
 
 def proof_s(state: TunerState, variant: Variant) -> float:
@@ -347,12 +347,12 @@ def rounds_to_confirm(
     rounds = policy.GOOD_QUALITY_PAIRS if reference.runs else policy.FEWEST_ROUNDS
     for judgement in screening.judgements:
         spread, room = spread_and_room(state, reference, screening.pairs, judgement)
-        most = policy.MOST_QUALITY_PAIRS
-        needed = quality.rounds_needed(spread, room, most) if room > 0 else None
+        limit = policy.MOST_QUALITY_PAIRS
+        needed = quality.rounds_needed(spread, room, limit) if room > 0 else None
         if needed is None:
-            return most, (
+            return limit, (
                 f"{judgement.measure} differs by {numbers.measure(spread, 2)} from run to run "
-                f"where its tolerance leaves {numbers.measure(room, 2)}. More than {most} "
+                f"where its tolerance leaves {numbers.measure(room, 2)}. More than {limit} "
                 "runs a side would have to confirm it."
             )
         rounds = max(rounds, needed)
@@ -368,8 +368,9 @@ def seeded_request(
 ) -> TrialRequest:
     """Request a quality command, or the user's own, with a seed."""
     whole = MeasurePlan(mode="whole")
-    own = state.plan(variant.candidate, one_seed=False)  # pairs have seeds of their own
-    plan = own if command == "own" else whole
+    # pairs have seeds of their own
+    own_plan = state.plan(variant.candidate, one_seed=False)
+    plan = own_plan if command == "own" else whole
     return TrialRequest(
         variant=variant,
         purpose="quality",
@@ -393,7 +394,7 @@ def spread_and_room(
     """
     name, limit = judgement.measure, judgement.limit or 0.0
     slack, left = (
-        abs(limit - (each or 0.0)) for each in (judgement.reference, judgement.value)
+        abs(limit - (figure or 0.0)) for figure in (judgement.reference, judgement.value)
     )
     if not reference.runs:
         drifts = drifts_of(*pairs[0])
@@ -448,14 +449,14 @@ def run_seeds(
             return state, (tuple(runs), NO_TIME)
         result = trial.result
         if isinstance(result, Failure):
-            why = (
+            clause = (
                 f"the quality command failed ({result.kind}: {result.evidence.rstrip('.')})"
             )
-            return state, (tuple(runs), Missing(why))
-        shown, declared = dict(values_of(state, result)), state.context.workload.quality
-        if missing := [name for name in declared if name not in shown]:
-            why = f"the quality command printed no {' and no '.join(missing)}"
-            return state, (tuple(runs), Missing(why))
+            return state, (tuple(runs), Missing(clause))
+        figures, declared = dict(values_of(state, result)), state.context.workload.quality
+        if missing := [name for name in declared if name not in figures]:
+            clause = f"the quality command printed no {' and no '.join(missing)}"
+            return state, (tuple(runs), Missing(clause))
         runs.append(result)
         expected_s = result.wall_s
     return state, (tuple(runs), None)
@@ -488,10 +489,10 @@ def measure_reference(state: TunerState) -> Trials[Reference | Missing]:
     room_s = state.remaining_s - reserves.gated_reserve_s(state)
     if not originals and len(runs) * run_s <= policy.CHECK_SHARE * room_s:
         state, (originals, _) = yield from run_seeds(state, Variant(), len(runs), run_s)
-        if why := changed_results(state, list(zip(originals, runs, strict=False))):
+        if reason := changed_results(state, list(zip(originals, runs, strict=False))):
             if state.by_hand:  # a stack is refused; what is proven stays
-                return state, Missing(why.rstrip("."))
-            return (yield from measure_reference(without_best(state, why)))
+                return state, Missing(reason.rstrip("."))
+            return (yield from measure_reference(without_best(state, reason)))
     now, before = mean_values(state, runs), mean_values(state, originals)
     log = replace(
         state.quality,
@@ -513,22 +514,25 @@ def reference_of(state: TunerState, variant: Variant, runs: tuple[Run, ...]) -> 
 def changed_results(state: TunerState, pairs: Pairs) -> str:
     """Reason why settings that should not change results did; else empty."""
     lost = [output_check.output_regression((before,), after) for before, after in pairs]
-    why, declared = max(lost, default=""), state.context.workload.quality
-    if not why and pairs and quality.moved(declared, read_pairs(state, pairs)):
-        why = "It moved the declared quality, although such a setting should not change it."
-    return why
+    reason, declared = max(lost, default=""), state.context.workload.quality
+    if not reason and pairs and quality.moved(declared, read_pairs(state, pairs)):
+        reason = (
+            "It moved the declared quality, although such a setting should not change it."
+        )
+    return reason
 
 
 def mean_values(state: TunerState, runs: Sequence[Run]) -> dict[str, float]:
-    each = [quality.means(values_of(state, run)) for run in runs]
+    by_run = [quality.means(values_of(state, run)) for run in runs]
     return {
-        name: fmean(figures[name] for figures in each) for name in (each[0] if each else ())
+        name: fmean(figures[name] for figures in by_run)
+        for name in (by_run[0] if by_run else ())
     }
 
 
-def without_best(state: TunerState, why: str) -> TunerState:
+def without_best(state: TunerState, reason: str) -> TunerState:
     for change in state.best.changes:
-        state = state.set_verdict(change, "refuted", f"Not written. {why}")
+        state = state.set_verdict(change, "refuted", f"Not written. {reason}")
     return replace(state, best=Candidate(), best_run=None, confirmations=())
 
 

@@ -24,9 +24,9 @@ def proof_s(state: TunerState) -> float:
     processes, rounds will be repeated: then their delay is planned for, up to half of the
     budget.
     """
-    most = policy.GOOD_ROUNDS if state.context.consents else policy.MOST_RESERVED
+    round_limit = policy.GOOD_ROUNDS if state.context.consents else policy.MOST_RESERVED
     bought = int(state.context.budget_s / max(state.costs.price_s, 1e-9) / 4)
-    planned_s = round_s(state) * min(most, max(policy.FEWEST_ROUNDS, bought))
+    planned_s = round_s(state) * min(round_limit, max(policy.FEWEST_ROUNDS, bought))
     recent = state.costs.delays[-policy.RECENT_PROCESSES :]
     if len(recent) < policy.FEWEST_ROUNDS:
         return planned_s
@@ -37,25 +37,25 @@ def proof_s(state: TunerState) -> float:
 
 def reserve_s(state: TunerState) -> float:
     """Seconds kept beside the next trial to confirm the best candidate."""
-    return reserve_for(state, found=state.is_unproven)
+    return reserve_for(state, to_prove=state.is_unproven)
 
 
-def reserve_for(state: TunerState, *, found: bool) -> float:
+def reserve_for(state: TunerState, *, to_prove: bool) -> float:
     """Seconds kept beside the next trial: for a whole proof once there is something to prove.
 
-    Until it is `found`, up to half of the budget would be kept for nothing while settings stay
-    untried. The fewest rounds are kept all the same: what is found without any left is lost.
+    Without anything `to_prove`, up to half of the budget would be kept for nothing while settings
+    stay untried. The fewest rounds are kept all the same: what is found without any left is lost.
     """
     least_s = policy.FEWEST_ROUNDS * round_s(state)
-    return proof_s(state) if found else min(proof_s(state), least_s)
+    return proof_s(state) if to_prove else min(proof_s(state), least_s)
 
 
-def search_reserve_s(state: TunerState, *, found: bool) -> float:
+def search_reserve_s(state: TunerState, *, to_prove: bool) -> float:
     """Seconds that a search of free settings keeps: for their proof, and for sampling steps.
 
     For the steps only where the budget holds both, with the search itself and its proof.
     """
-    kept_s = reserve_for(state, found=found)
+    kept_s = reserve_for(state, to_prove=to_prove)
     if not judges_steps(state):
         return kept_s
     search_s = (len(state.originals) + policy.SEARCH_PROCESSES) * state.costs.price_s

@@ -63,7 +63,7 @@ class Length(NamedTuple):
 
 def counters(state: TunerState) -> Iterator[BatchCounter]:
     """Settings whose names say that they count batches or updates."""
-    known = {(knob.document, knob.path) for knob in state.all_knobs}
+    of_knobs = {(knob.document, knob.path) for knob in state.all_knobs}
     for source in state.context.sources:
         document = source.document
         for path, scalar in document.scalars.items():
@@ -76,7 +76,7 @@ def counters(state: TunerState) -> Iterator[BatchCounter]:
                 and number > 1
                 and scalar.editable
                 and scalar.given
-                and (document.name, path) not in known
+                and (document.name, path) not in of_knobs
             ):
                 line = document.text.count("\n", 0, scalar.start) + 1
                 yield BatchCounter(document.name, path, number, line)
@@ -84,14 +84,14 @@ def counters(state: TunerState) -> Iterator[BatchCounter]:
 
 def also_moves(state: TunerState, times: float, but: BatchCounter | None = None) -> str:
     """Sentence on what a batch `times` as large moves along, with lines and values; or empty."""
-    found = [each for each in counters(state) if each != but][:MOST_NAMED]
-    if not found or not state.trains or times <= 1:
+    named = [counter for counter in counters(state) if counter != but][:MOST_NAMED]
+    if not named or not state.trains or times <= 1:
         return ""
-    shown = (
-        f"{each.shown} {each.value} to {max(1, round(each.value / times))}"
-        for each in found
+    moves = (
+        f"{counter.shown} {counter.value} to {max(1, round(counter.value / times))}"
+        for counter in named
     )
-    return f" If they count batches, these have to move along: {', '.join(shown)}."
+    return f" If they count batches, these have to move along: {', '.join(moves)}."
 
 
 def length_of(state: TunerState, batch: Knob) -> Length | None:
@@ -106,10 +106,10 @@ def length_of(state: TunerState, batch: Knob) -> Length | None:
     old = next((int(float(str(change.old))) for change in moved), 1)
     if old < 2:
         return None
-    for each in counters(state):
-        name = canonical(str(parts_of(each.path)[-1]))
-        if LENGTHS.fullmatch(name) and each.value > 2 * policy.SHORT_RUN_UPDATES * old:
-            return Length(each, old)
+    for counter in counters(state):
+        name = canonical(str(parts_of(counter.path)[-1]))
+        if LENGTHS.fullmatch(name) and counter.value > 2 * policy.SHORT_RUN_UPDATES * old:
+            return Length(counter, old)
     return None
 
 

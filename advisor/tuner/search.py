@@ -50,7 +50,7 @@ class Ended(NamedTuple):
     cause: Literal["flat", "budget", "refused"]
     """flat: none promised more; budget: no time was left; refused: one failed, did other work or
     broke a bound."""
-    why: str
+    clause: str
     """Clause for the report: `the rate is flat`."""
 
 
@@ -89,7 +89,7 @@ class Grid:
     """Units/s of the loader alone, by workers; empty where none is known, or energy decides."""
     sigma: float
     """Relative standard deviation between equal processes."""
-    most: int
+    batch_limit: int
     """Largest batch that may be tried."""
     on_cpus: bool = False
     """The model computes on the CPUs of the workers."""
@@ -114,15 +114,19 @@ class Grid:
         model = fitted(self.points, self.loads, self.sigma, items=self.items)
         return model.at(batch_of(point), point.workers)
 
-    def without(self, point: GridPoint, why: str, *, larger: bool | None = None) -> Self:
+    def without(self, point: GridPoint, clause: str, *, larger: bool | None = None) -> Self:
         """Grid in which `point` is refused, and if `larger` its batch and all larger ones.
 
         By default these are refused if the point moved the batch: then the batch was at fault.
         """
         larger = point.batch != self.start.batch if larger is None else larger
         grid = replace(self, refused=self.refused | {point})
-        most = min(self.most, point.batch - 1)
-        return replace(grid, most=most, stop=Ended("refused", why)) if larger else grid
+        batch_limit = min(self.batch_limit, point.batch - 1)
+        return (
+            replace(grid, batch_limit=batch_limit, stop=Ended("refused", clause))
+            if larger
+            else grid
+        )
 
 
 def tune_batch_and_workers(state: TunerState) -> Stage:
@@ -192,12 +196,14 @@ def tune_all_workers(state: TunerState) -> Stage:
 
 def worker_knobs(state: TunerState) -> list[Knob]:
     """Knobs of loader workers whose value is a plain count."""
-    return [k for k in state.tunable("num_workers") if is_count(state.current(k), least=0)]
+    return [
+        k for k in state.tunable("num_workers") if is_count(state.current(k), minimum=0)
+    ]
 
 
-def is_count(value: object, least: int = 1) -> bool:
-    """True for a whole number of at least `least`."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+def is_count(value: object, minimum: int = 1) -> bool:
+    """True for a whole number of at least `minimum`."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= minimum
 
 
 def explore(state: TunerState, batch: Knob | None, workers: Knob | None) -> Stage:
@@ -231,13 +237,13 @@ def explore(state: TunerState, batch: Knob | None, workers: Knob | None) -> Stag
             break
         run = trial.result
         if isinstance(run, Failure):
-            why = f"{point.batch} failed: {run.kind}. {run.evidence}".rstrip(".")
-            grid = grid.without(point, why)
+            clause = f"{point.batch} failed: {run.kind}. {run.evidence}".rstrip(".")
+            grid = grid.without(point, clause)
             continue
         for knob in filter(None, grid.knobs):
             if is_ignored(knob, candidate, state.incumbent_run, run):
                 state = set_ignored(state, knob, candidate, run)
-                left = [None if each is knob else each for each in grid.knobs]
+                left = [None if other is knob else other for other in grid.knobs]
                 return (yield from explore(state, *left)) if any(left) else state
         state, grid = with_run(state, grid, point, candidate, run)
     return conclude(state, grid)
@@ -281,13 +287,15 @@ def with_run(
     if differs is not None and differs.of_workers and moved_workers:
         against = Objection("other-work", f". {differs.sentence}")
         state = leave_out(state, variant, run, against)
-        why = f"{differs.sentence}{accepting(differs)}"
-        return state, replace(grid.without(point, why, larger=False), workers_stop=why)
+        clause = f"{differs.sentence}{accepting(differs)}"
+        return state, replace(
+            grid.without(point, clause, larger=False), workers_stop=clause
+        )
     if refused := refusal(state, point, candidate, run):
-        why = refused.why + moved_along(state, grid, point, differs)
+        clause = refused.clause + moved_along(state, grid, point, differs)
         if differs is not None:
-            state = leave_out(state, variant, run, Objection(refused.cause, f". {why}."))
-        return state, grid.without(point, why)
+            state = leave_out(state, variant, run, Objection(refused.cause, f". {clause}."))
+        return state, grid.without(point, clause)
     if state.context.objective.broken(run):
         return state, outside_constraint(state, grid, point, run)
     return state, replace(grid, runs={**grid.runs, point: (candidate, run)})
@@ -295,11 +303,11 @@ def with_run(
 
 def kept_for_proof_s(state: TunerState, grid: Grid) -> float:
     """Seconds kept beside the next trial: for a whole proof once a point was faster than start."""
-    found = state.is_unproven or any(
+    to_prove = state.is_unproven or any(
         state.is_faster(grid.runs[point][1], grid.start_run)
         for point in allowed_points(state, grid)
     )
-    return reserves.search_reserve_s(state, found=found)
+    return reserves.search_reserve_s(state, to_prove=to_prove)
 
 
 def own_proof_s(extra_s: float) -> float:
@@ -368,7 +376,7 @@ def start_grid(state: TunerState, batch: Knob | None, workers: Knob | None) -> G
         points=tuple(point_of(state, run, start) for run in state.incumbent_runs),
         loads=tuple(sorted(loads)),
         sigma=state.noise / 2,  # noise is twice the standard deviation
-        most=largest_batch(state, state.incumbent_run, start.batch),
+        batch_limit=largest_batch(state, state.incumbent_run, start.batch),
         on_cpus=state.computes_on_cpus,
         items=state.original.effects.data_items or math.inf,
     )
@@ -382,18 +390,19 @@ def hoped_loads(state: TunerState) -> dict[int, float]:
     known may still gain: each worker up to the CPUs is then hoped to load as fast as one does, and
     the first trial tells. Nothing is hoped where the program does not wait for its data.
     """
-    known, run = state.loader_alone, state.original
-    own = run.effects.workers
-    ran_at_other_counts = any(count not in {0, own} for count in known)
-    if own is None or not state.waits or ran_at_other_counts:
-        return known
+    alone, run = state.loader_alone, state.original
+    workers = run.effects.workers
+    ran_at_other_counts = any(count not in {0, workers} for count in alone)
+    if workers is None or not state.waits or ran_at_other_counts:
+        return alone
     # without workers it loads only while the program waits; at its whole rate, if it never did
-    loading_share = run.wait_share if run.wait_share and not own else 1.0
-    own_rate = known.get(own) or run.units_per_s / loading_share
+    loading_share = run.wait_share if run.wait_share and not workers else 1.0
+    own_rate = alone.get(workers) or run.units_per_s / loading_share
     hoped = {
-        count: own_rate * count / max(own, 1) for count in range(1, state.context.cpus + 1)
+        count: own_rate * count / max(workers, 1)
+        for count in range(1, state.context.cpus + 1)
     }
-    return {**hoped, **known, own: own_rate}
+    return {**hoped, **alone, workers: own_rate}
 
 
 def candidate_at(
@@ -409,9 +418,9 @@ def candidate_at(
     return state.best
 
 
-def plain_reason(why: knobs.InvalidChange) -> str:
+def plain_reason(obstacle: knobs.InvalidChange) -> str:
     """Why a change is impossible, as a clause without a full stop."""
-    return why.reason.rstrip(".")
+    return obstacle.reason.rstrip(".")
 
 
 def largest_batch(state: TunerState, run: Run, batch: int) -> int:
@@ -419,12 +428,12 @@ def largest_batch(state: TunerState, run: Run, batch: int) -> int:
 
     The data bound it only if `run`, at `batch`, had as many items in a batch as that says.
     """
-    most: int = max(1, batch) * 2**policy.MOST_DOUBLINGS
+    limit: int = max(1, batch) * 2**policy.MOST_DOUBLINGS
     items = state.original.effects.data_items
     if not items or not batch or run.effects.batch != batch:
-        return most
+        return limit
     most_filled = items // policy.FEWEST_STEPS_A_PASS if state.trains else items
-    return max(batch, min(most, most_filled))
+    return max(batch, min(limit, most_filled))
 
 
 def is_outlier(state: TunerState, grid: Grid, point: GridPoint, run: Run) -> bool:
@@ -467,19 +476,19 @@ def unusable(state: TunerState, run: Run) -> Objection | None:
     Its rate does not compare, its results or work differ, or it takes too much memory.
     """
     if not is_counted_alike(state, run):
-        why = f"was counted by {run.way}, the original by {state.original.way}"
-        return Objection("other-counting", f"{why}: such rates do not compare")
+        clause = f"was counted by {run.way}, the original by {state.original.way}"
+        return Objection("other-counting", f"{clause}: such rates do not compare")
     if later := later_items(state, state.originals, run):
         return Objection("later-items", later)
     if lost := output_check.output_regression(state.originals, run):
         return Objection("other-results", f"would change results. {lost}".rstrip("."))
     if other := other_work(state, run):
-        why = f"would do other work. {other.sentence}{accepting(other)}"
-        return Objection("other-work", why.rstrip("."))
+        clause = f"would do other work. {other.sentence}{accepting(other)}"
+        return Objection("other-work", clause.rstrip("."))
     limit_gib = state.context.memory_limit_gib
     if (run.peak_mem_gib or 0.0) > limit_gib:
-        why = f"peaked at {run.peak_mem_gib:.2f} GiB, of {limit_gib:.2f} GiB usable"
-        return Objection("too-much-memory", why)
+        clause = f"peaked at {run.peak_mem_gib:.2f} GiB, of {limit_gib:.2f} GiB usable"
+        return Objection("too-much-memory", clause)
     return None
 
 
@@ -520,7 +529,7 @@ def leave_out(
     gain = state.gain_over_incumbent(run)
     if gain <= 1 + state.tie_threshold:
         return state
-    entry = LeftOut(variant.label, gain, against.cause, against.why, is_open)
+    entry = LeftOut(variant.label, gain, against.cause, against.clause, is_open)
     return replace(state, left_out=(*state.left_out, entry))
 
 
@@ -529,15 +538,15 @@ def refusal(
 ) -> Objection | None:
     """What is against choosing the candidate that ran as `run` at `point`, as a clause."""
     if against := unusable(state, run):
-        return against._replace(why=f"{point.batch or candidate.label} {against.why}")
+        return against._replace(clause=f"{point.batch or candidate.label} {against.clause}")
     seen = run.effects.batch
     if seen is not None and seen < point.batch:
-        why = f"the program never filled a batch of {point.batch}: it saw {seen:g}"
-        return Objection("unfilled-batch", why)
+        clause = f"the program never filled a batch of {point.batch}: it saw {seen:g}"
+        return Objection("unfilled-batch", clause)
     accepted = state.by_hand or "update-samples" in state.context.workload.accept
     if not accepted and alters_training(state, candidate, run):
-        why = f"{point.batch} would change the samples of each update"
-        return Objection("other-work", why)
+        clause = f"{point.batch} would change the samples of each update"
+        return Objection("other-work", clause)
     return None
 
 
@@ -549,10 +558,12 @@ def outside_constraint(state: TunerState, grid: Grid, point: GridPoint, run: Run
     """
     for constraint in state.context.objective.broken(run):
         figure = constraint.metric.read(run)
-        shown = "not measured" if figure is None else f"{figure:.4g}"
-        why = f"{point.batch} was outside of {constraint.text}: {shown}"
+        text = "not measured" if figure is None else f"{figure:.4g}"
+        clause = f"{point.batch} was outside of {constraint.text}: {text}"
         larger = constraint.relation == "<=" and grid.knobs[0] is not None
-        grid = replace(grid.without(point, why, larger=larger), stop=Ended("refused", why))
+        grid = replace(
+            grid.without(point, clause, larger=larger), stop=Ended("refused", clause)
+        )
     return grid
 
 
@@ -621,18 +632,18 @@ def largest_gain(
     Points within the budget come first: one beyond it is told as what the budget lacked. With the
     batch found, the present workers are kept unless others promise more by at least a tie.
     """
-    least = tie(state)
+    threshold = tie(state)
     best = max(
-        [point for point in within_budget if gains[point] >= least] or gains,
+        [point for point in within_budget if gains[point] >= threshold] or gains,
         key=lambda point: (gains[point], -point.batch, -point.workers),
         default=None,
     )
     if best is None:
         return None
     own_workers = GridPoint(best.batch, grid.start.workers)
-    if gains.get(own_workers, 0.0) >= max(least, gains[best] - least):
+    if gains.get(own_workers, 0.0) >= max(threshold, gains[best] - threshold):
         best = own_workers
-    return best if gains[best] >= least else None
+    return best if gains[best] >= threshold else None
 
 
 def beyond_twice(grid: Grid, new: Mapping[GridPoint, Forecast]) -> GridPoint | None:
@@ -809,9 +820,13 @@ def grid_points(state: TunerState, grid: Grid) -> list[GridPoint]:
         batches = [batch * 2**n for n in range(policy.MOST_DOUBLINGS + 1)]
         if state.context.objective.better_below(grid.start_run):
             batches += [batch >> n for n in range(1, batch.bit_length())]
-    most = min(grid.most, policy.LARGEST_LEAP * max(point.batch for point in grid.runs))
+    batch_limit = min(
+        grid.batch_limit, policy.LARGEST_LEAP * max(point.batch for point in grid.runs)
+    )
     limit_gib = state.context.memory_limit_gib
-    batches = [b for b in batches if b <= most and expected_gib(grid.runs, b) <= limit_gib]
+    batches = [
+        b for b in batches if b <= batch_limit and expected_gib(grid.runs, b) <= limit_gib
+    ]
     counts = {workers}
     if grid.knobs[1] is not None and not grid.workers_stop:
         if not never_waits(grid):
@@ -954,8 +969,8 @@ def within_noise(state: TunerState, one: Forecast, other: Forecast) -> bool:
 
     Half of the noise is the standard deviation between equal processes.
     """
-    least = max(state.context.smallest_gain, state.noise / 2)
-    return other.log_rate - one.log_rate <= math.log1p(least)
+    margin = max(state.context.smallest_gain, state.noise / 2)
+    return other.log_rate - one.log_rate <= math.log1p(margin)
 
 
 def stop_reason(state: TunerState, grid: Grid) -> str:
@@ -970,7 +985,7 @@ def stop_reason(state: TunerState, grid: Grid) -> str:
             f"{beyond} needs about {needed_gib:.2f} GiB by the peaks measured so far, more than "
             f"the {limit_gib:.2f} GiB usable"
         )
-    return grid.stop.why
+    return grid.stop.clause
 
 
 def ran_alone(grid: Grid, axis: int) -> bool:
@@ -991,8 +1006,8 @@ def decide_batch(
         fastest = "By the curve fitted to all runs, the smallest batch within a tie of the fastest."
         return state.set_verdict(knob, "faster", f"{fastest}{draws} {ended}")
     if len(grid.runs) == 1 and grid.stop.cause == "budget":
-        known = state.verdict_on(knob)
-        return state if known else state.set_verdict(knob, "out-of-budget", OUT_OF_TIME)
+        verdict = state.verdict_on(knob)
+        return state if verdict else state.set_verdict(knob, "out-of-budget", OUT_OF_TIME)
     tested = "No usable larger batch was faster"
     if len(grid.runs) > 1 and not ran_alone(grid, 0):
         tested = (
@@ -1006,15 +1021,15 @@ def decide_batch(
 
 def rates_of_workers(state: TunerState, grid: Grid) -> str:
     """Sentence on runs of other numbers of workers, beside runs of the same batch; else empty."""
-    shown = []
+    rates = []
     for (batch, count), (_, run) in sorted(grid.runs.items()):
         beside = grid.runs.get(GridPoint(batch, grid.start.workers))
         if count != grid.start.workers and beside is not None:
             where = f" with batch {batch}" if grid.knobs[0] is not None else ""
             ratio = numbers.ratio(state.gain(run, beside[1]))
-            shown.append(f"{numbers.many(count, 'worker')}{where} ran at {ratio}")
+            rates.append(f"{numbers.many(count, 'worker')}{where} ran at {ratio}")
     beside_what = numbers.many(grid.start.workers, "worker")
-    return f" Beside {beside_what}, {'; '.join(shown)}." if shown else ""
+    return f" Beside {beside_what}, {'; '.join(rates)}." if rates else ""
 
 
 def decide_workers(

@@ -19,8 +19,8 @@ def counts(state: TunerState) -> tuple[int, ...]:
     seen = [ceiling for ceiling in state.originals[0].ceilings if ceiling.workers]
     if not seen:
         return ()
-    most = room(state, max(seen, key=lambda each: each.workers))
-    return tuple(times * cpus for times in policy.WORKERS_A_CPU if times * cpus <= most)
+    limit = room(state, max(seen, key=lambda ceiling: ceiling.workers))
+    return tuple(times * cpus for times in policy.WORKERS_A_CPU if times * cpus <= limit)
 
 
 def room(state: TunerState, seen: LoaderCeiling) -> float:
@@ -44,10 +44,10 @@ def room(state: TunerState, seen: LoaderCeiling) -> float:
 
 def faster(state: TunerState) -> set[int]:
     """Counts beyond the CPUs at which the loader alone was faster than at any fewer."""
-    rates, found = state.loader_alone, set()
+    rates, faster_counts = state.loader_alone, set()
     for workers in sorted(rates):
         fewer = [rate for count, rate in rates.items() if count < workers]
         beyond = workers > state.context.cpus
         if beyond and rates[workers] > (1 + state.tie_threshold) * max(fewer, default=0.0):
-            found.add(workers)
-    return found
+            faster_counts.add(workers)
+    return faster_counts

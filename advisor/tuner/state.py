@@ -181,7 +181,7 @@ class TunerState:
         for run in self.originals:
             for ceiling in run.ceilings:
                 rates.setdefault(ceiling.workers, []).append(ceiling.units_per_s)
-        return {workers: max(each) for workers, each in rates.items()}
+        return {workers: max(measured) for workers, measured in rates.items()}
 
     @property
     def noise(self) -> float:
@@ -209,8 +209,8 @@ class TunerState:
         """
         runs = self.rates_of_parts(self.best)
         sets = list(zip(*runs, strict=True)) if own_share(runs) < 1 else [sum(runs, ())]
-        most = max(max(rates) / max(min(rates), 1e-9) for rates in sets)
-        return f"parts of equal runs were up to {numbers.ratio(most)} apart"
+        largest_ratio = max(max(rates) / max(min(rates), 1e-9) for rates in sets)
+        return f"parts of equal runs were up to {numbers.ratio(largest_ratio)} apart"
 
     def sigma_of(self, candidate: Candidate) -> float:
         """Standard deviation of a log ratio of two such processes; noise is twice that of one."""
@@ -225,10 +225,10 @@ class TunerState:
     @property
     def tie_percent(self) -> str:
         """Tie threshold as text, and how far equal runs were apart where noise is more."""
-        shown = f"{100 * self.tie_threshold:.2g} %"
+        text = f"{100 * self.tie_threshold:.2g} %"
         if self.noise_of(self.best) > self.tie_threshold:
-            return f"{shown} ({self.apart})"
-        return shown
+            return f"{text} ({self.apart})"
+        return text
 
     def gain(self, run: Run, than: Run) -> float:
         """Ratio by which one run is better than another, by the objective."""
@@ -281,7 +281,7 @@ class TunerState:
     def set_verdict(self, knob: Knob | Change, cause: DecisionCause, reason: str) -> Self:
         """With a verdict on `knob` that replaces an earlier one."""
         verdict = KnobVerdict(key_of(knob), cause, reason)
-        others = (each for each in self.verdicts if each.knob != verdict.knob)
+        others = (other for other in self.verdicts if other.knob != verdict.knob)
         return replace(self, verdicts=(*others, verdict))
 
     def skip(
@@ -299,7 +299,7 @@ class TunerState:
 
     def done(self, task: Task) -> Self:
         """State in which `task` is no longer skipped."""
-        others = tuple(each for each in self.skipped if each.task != task)
+        others = tuple(skipped for skipped in self.skipped if skipped.task != task)
         return replace(self, skipped=others)
 
     def adopt(self, candidate: Candidate, run: Run) -> Self:
@@ -309,8 +309,8 @@ class TunerState:
     @property
     def all_knobs(self) -> list[Knob]:
         """Knobs of all documents; those that the user wants to keep are not edited."""
-        found = [knob for source in self.context.sources for knob in source.findings.knobs]
-        return [replace(each, frozen=KEPT) if self.keeps(each) else each for each in found]
+        knobs = [knob for source in self.context.sources for knob in source.findings.knobs]
+        return [replace(knob, frozen=KEPT) if self.keeps(knob) else knob for knob in knobs]
 
     def keeps(self, setting: Knob | Change) -> bool:
         """True if gpu-advisor.toml names the setting in `keep`."""
@@ -332,13 +332,13 @@ class TunerState:
 
         Where none of a kind does, those of other phases stand in, unless the program trains.
         """
-        found = []
+        knobs = []
         for kind in kinds:
             of_all_phases = [knob for knob in self.all_knobs if knob.kind == kind]
             of_this_phase = [knob for knob in of_all_phases if self.in_phase(knob)]
             others = of_all_phases if self.phase != "train" else []
-            found += of_this_phase or others
-        return found
+            knobs += of_this_phase or others
+        return knobs
 
     @property
     def phase(self) -> Phase:

@@ -247,8 +247,8 @@ def _solved(matrix: list[list[float]], right: list[float]) -> list[float]:
                 rows[row][at] -= factor * rows[column][at]
     solution = [0.0] * size
     for row in reversed(range(size)):
-        known = sum(rows[row][at] * solution[at] for at in range(row + 1, size))
-        solution[row] = (rows[row][size] - known) / rows[row][row]
+        substituted = sum(rows[row][at] * solution[at] for at in range(row + 1, size))
+        solution[row] = (rows[row][size] - substituted) / rows[row][row]
     return solution
 
 

@@ -52,7 +52,7 @@ def plan_of(step: SearchStep) -> TimePlan:
     """
     state, purpose = step.state, step.request.purpose
     proof_s = 0.0 if state.by_hand else min(reserves.proof_s(state), state.remaining_s)
-    room_s = max(0.0, state.remaining_s - reserves.search_reserve_s(state, found=True))
+    room_s = max(0.0, state.remaining_s - reserves.search_reserve_s(state, to_prove=True))
     usual_s = policy.SEARCH_PROCESSES * state.costs.price_s
     search_s = min(usual_s, room_s) if purpose == "search" else 0.0
     rest_s = state.remaining_s - proof_s - search_s

@@ -35,7 +35,7 @@ class ValueTrials(NamedTuple):
     followed: bool = False
     """A value had an effect, or failed."""
     refusal: str = ""
-    """Clause on the latest value that was faster and not taken: see `Judged.why`."""
+    """Clause on the latest value that was faster and not taken: see `Judged.reason`."""
     unconfirmed: str = ""
     """Sentence on the latest value that more runs could still judge."""
     outcomes: tuple[str, ...] = ()
@@ -84,11 +84,11 @@ def try_values(
         state, judged = yield from judge(state, knob, value, request.variant, run)
         if not judged.taken:
             unconfirmed = judged.unconfirmed or tried.unconfirmed
-            tried = tried._replace(refusal=judged.why, unconfirmed=unconfirmed)
+            tried = tried._replace(refusal=judged.reason, unconfirmed=unconfirmed)
             continue
         state = state.adopt(candidate, run)
         if gated:
-            return state.set_verdict(knob, "faster", judged.why)
+            return state.set_verdict(knob, "faster", judged.reason)
     return with_verdict(state, start, knob, tried)
 
 
@@ -132,7 +132,7 @@ class Judged(NamedTuple):
     """Whether a faster value may be taken."""
 
     taken: bool
-    why: str = ""
+    reason: str = ""
     """Of a refused value, a clause that follows `faster by more than 2 %`; of a gated value that is
     taken, a sentence on its results."""
     unconfirmed: str = ""
@@ -148,22 +148,22 @@ def judge(
     """
     if against := unusable(state, run) or misread(state, knob, run):
         if state.by_hand:
-            told = against._replace(why=f". It {against.why}.")
+            told = against._replace(clause=f". It {against.clause}.")
             state = leave_out(state, variant, run, told)
-        return state, Judged(taken=False, why=f" and usable: {value} {against.why}")
+        return state, Judged(taken=False, reason=f" and usable: {value} {against.clause}")
     if not is_gated(state, knob):
         return state, Judged(taken=True)
     state, verdict = yield from passes_gate(state, variant, run)
     if verdict.inside:
-        return state, Judged(taken=True, why=f"Inside its tolerance{verdict.figures}.")
-    why = f"{verdict.figures}. {verdict.why}"
+        return state, Judged(taken=True, reason=f"Inside its tolerance{verdict.figures}.")
+    reason = f"{verdict.figures}. {verdict.reason}"
     if state.by_hand:
-        against = Objection(verdict.cause, why)
+        against = Objection(verdict.cause, reason)
         state = leave_out(state, variant, run, against, is_open=not verdict.refuted)
     return state, Judged(
         taken=False,
-        why=f" inside its tolerance{why}".rstrip(". "),
-        unconfirmed="" if verdict.refuted else f"`{value}` was faster{why}",
+        reason=f" inside its tolerance{reason}".rstrip(". "),
+        unconfirmed="" if verdict.refuted else f"`{value}` was faster{reason}",
     )
 
 
@@ -219,8 +219,8 @@ def misread(state: TunerState, knob: Knob, run: Run) -> Objection | None:
     is_switch = REGISTRY[knob.kind].switch is not None
     if not is_switch or len(shares) > 1 or batch_share(run) in shares:
         return None
-    why = "hides the size of its batches, so its rate is not known"
-    return Objection("misread-batch", why)
+    clause = "hides the size of its batches, so its rate is not known"
+    return Objection("misread-batch", clause)
 
 
 def batch_share(run: Run) -> float | None:
@@ -396,7 +396,7 @@ def tune_steps(state: TunerState) -> Stage:
     """Try fewer sampling steps, if the user declared a quality measure to judge the results by."""
     for knob in state.tunable("timesteps"):
         cause: DecisionCause = "no-count"
-        if not is_count(knob.value, least=2):
+        if not is_count(knob.value, minimum=2):
             reason = f"{str(knob.value)!r} is no plain count; it is left as it is."
         elif not state.context.workload.quality:
             cause = "needs-quality"
@@ -421,9 +421,9 @@ def shorten(state: TunerState, knob: Knob) -> Stage:
     state, reference = yield from measure_reference(state)
     if isinstance(reference, Missing):
         if reference.out_of_time:
-            reason = f"Not tried: {reference.why}."
+            reason = f"Not tried: {reference.clause}."
             return state.set_verdict(knob, "out-of-budget", reason)
-        reason = f"The original's quality could not be measured: {reference.why}."
+        reason = f"The original's quality could not be measured: {reference.clause}."
         return state.set_verdict(knob, "not-judged", reason)
     counts, stop = step_counts(state, knob)
     variants = [
@@ -437,7 +437,7 @@ def shorten(state: TunerState, knob: Knob) -> Stage:
         if screened[at].inside:
             fewest, low = at, at + 1
         else:
-            stop, high = screened[at].why, at - 1
+            stop, high = screened[at].reason, at - 1
     for at in range(fewest, max(-1, fewest - policy.MOST_STEP_COUNTS), -1):
         variant, name = variants[at]
         if at not in screened:
@@ -447,7 +447,7 @@ def shorten(state: TunerState, knob: Knob) -> Stage:
         )
         if verdict.inside:
             return (yield from time_steps(state, knob, *counts[at], stop))
-        stop = verdict.why
+        stop = verdict.reason
         if not verdict.refuted:
             break
     return state.set_verdict(knob, "outside-tolerance", f"Kept. {stop}")

@@ -271,7 +271,7 @@ def test_workers_in_the_code_that_do_other_work_are_not_suggested(tmp_path) -> N
     for suggestion in search.state.suggestions:
         values = {each.path: each.new for each in suggestion.variant.candidate.changes}
         assert values.get("num_workers", 0) < 2
-    assert any("worker" in each.why for each in search.state.left_out)
+    assert any("worker" in each.clause for each in search.state.left_out)
     assert {each.cause for each in search.state.left_out} == {"other-work"}
 
 

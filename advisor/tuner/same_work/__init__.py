@@ -84,20 +84,20 @@ def differences(originals: Sequence[Run], after: Run) -> tuple[WorkDifference, .
     """What `after` did otherwise than the `originals`, most harmful first."""
     if not originals:
         return ()
-    found = [
+    all_differences = [
         difference for rule in RULES for difference in rule(Compared(originals, after))
     ]
-    return tuple(sorted(found, key=lambda each: not each.refused))
+    return tuple(sorted(all_differences, key=lambda difference: not difference.refused))
 
 
 def observed(originals: Sequence[Run], after: Run) -> dict[str, str]:
     """Words on what stayed the same, by `items` and `updates`."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     if not originals:
-        return found
+        return texts
     before = originals[-1]
     if items.is_same_pass(before, after):
-        found["items"] = f"the same {items.items_of_a_pass(after) or 0:g} items a pass"
+        texts["items"] = f"the same {items.items_of_a_pass(after) or 0:g} items a pass"
     else:
         for name, words in (
             ("came", "the same items"),
@@ -106,15 +106,15 @@ def observed(originals: Sequence[Run], after: Run) -> dict[str, str]:
             old, new = first_items(before, name).first, first_items(after, name).first
             size = min(len(old), len(new))
             if size and set(old[:size]) == set(new[:size]):
-                found["items"] = words
+                texts["items"] = words
                 break
         else:
             distinct = first_items(after, "came").distinct
             if distinct and distinct[-1] == 2 ** len(distinct):
-                found["items"] = f"the first {distinct[-1]} items all differ; other draws"
+                texts["items"] = f"the first {distinct[-1]} items all differ; other draws"
     samples = update_samples(after)
     if after.step_kind in TRAINING_STEPS and samples:
         seen = after.work.updates_seen if after.work else None
         many = f", {numbers.many(seen, 'update')}" if seen else ""
-        found["updates"] = f"{samples:g} samples an update{many}"
-    return found
+        texts["updates"] = f"{samples:g} samples an update{many}"
+    return texts

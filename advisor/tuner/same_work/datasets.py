@@ -82,8 +82,8 @@ def hidden_cache(compared: Compared) -> Differences:
         return
     if any("size" in loader_of(run).by_items.values() for run in originals):
         return  # told by its name
-    known = (run.work.items_ms for run in originals if run.work)
-    for first_ms, again_ms in filter(None, known):
+    item_times = (run.work.items_ms for run in originals if run.work)
+    for first_ms, again_ms in filter(None, item_times):
         if (
             first_ms >= policy.WORTH_KEEPING_MS
             and first_ms > policy.KEPT_IF_QUICKER * again_ms
@@ -129,15 +129,17 @@ def set_by_init(compared: Compared) -> Differences:
     if not is_kept(compared.after) or is_kept(compared.before):
         return
     for run in compared.originals:
-        found: dict[tuple[int, str], set[str]] = {}
-        for each in loader_of(run).workers:
-            for path, value in each.set.items():
-                found.setdefault((each.worker, path), set()).add(value)
-        for (_, path), values in sorted(found.items()):
+        by_worker: dict[tuple[int, str], set[str]] = {}
+        for worker in loader_of(run).workers:
+            for path, value in worker.set.items():
+                by_worker.setdefault((worker.worker, path), set()).add(value)
+        for (_, path), values in sorted(by_worker.items()):
             if len(values) > 1:
-                why = f"The workers' init function sets `{shown(path)}` otherwise in each pass"
+                sentence = f"The workers' init function sets `{shown(path)}` otherwise in each pass"
                 yield suggested(
-                    "set-by-program", f"{why}; workers that stay miss it.", of_workers=True
+                    "set-by-program",
+                    f"{sentence}; workers that stay miss it.",
+                    of_workers=True,
                 )
                 return
 

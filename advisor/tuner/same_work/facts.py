@@ -42,8 +42,8 @@ def updates_of(run: Run) -> UpdateWork:
 
 def first_items(run: Run, name: str) -> Items:
     passes = loader_of(run).passes
-    found: Items = getattr(passes[0], name) if passes else Items()
-    return found
+    items: Items = getattr(passes[0], name) if passes else Items()
+    return items
 
 
 def shared_start(before: Run, after: Run, name: str) -> int:

@@ -104,8 +104,8 @@ def seeded_loop(compared: Compared) -> Differences:
 def is_equal_in_two(workers: Sequence[WorkerState], path: str) -> bool:
     """True if two workers of one pass were equal after their first items."""
     first = {worker.worker: worker.after.get(path) for worker in reversed(workers)}
-    known = [state for state in first.values() if state is not None]
-    return len(set(known)) < len(known)
+    states = [state for state in first.values() if state is not None]
+    return len(set(states)) < len(states)
 
 
 def repeats_each_pass(workers: Sequence[WorkerState], path: str) -> bool:
@@ -115,8 +115,8 @@ def repeats_each_pass(workers: Sequence[WorkerState], path: str) -> bool:
         [worker.after for worker in workers],
     ):
         seen = [
-            (each.worker, state[path])
-            for each, state in zip(workers, states, strict=True)
+            (worker.worker, state[path])
+            for worker, state in zip(workers, states, strict=True)
             if path in state
         ]
         if len(set(seen)) < len(seen):
@@ -131,7 +131,7 @@ def is_seeded_by_number(workers: Sequence[WorkerState], path: str) -> bool:
     """
     seeded = [worker for worker in workers if path in worker.seeded]
     asked = {field for worker in workers for field in worker.asked}
-    several = len({each.worker for each in seeded}) < len(seeded)
+    several = len({worker.worker for worker in seeded}) < len(seeded)
     return bool(seeded) and not several and not asked & SEEDS
 
 
@@ -144,5 +144,5 @@ def is_made_anew(workers: Sequence[WorkerState], path: str) -> bool:
         worker for worker in workers if path in worker.after and path not in worker.before
     ]
     asked = {field for worker in workers for field in worker.asked}
-    several = len({each.worker for each in made}) < len(made)
+    several = len({worker.worker for worker in made}) < len(made)
     return bool(made) and not several and not asked & SEEDS

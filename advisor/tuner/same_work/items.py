@@ -39,16 +39,16 @@ def repeated_items(compared: Compared) -> Differences:
         size = min([len(new), *map(len, old)]) - 1
         if not old or size + 1 < policy.REPEATS_TOLD_FROM:
             continue
-        least, many = min(each[size] for each in old), 2.0 ** (size + 1)
-        all_differ = least >= policy.ALL_DIFFERENT_FROM * many
+        fewest, many = min(distinct[size] for distinct in old), 2.0 ** (size + 1)
+        all_differ = fewest >= policy.ALL_DIFFERENT_FROM * many
         if not all_differ and many < policy.FEW_KINDS:
             continue
         below = policy.REPEATING_BELOW if all_differ else policy.DRAWN_REPEATING_BELOW
-        if new[size] < below * least:
-            shown = f"Of the first {2 ** (size + 1)} items {new[size]} differed, of the original's"
+        if new[size] < below * fewest:
+            counts = f"{new[size]} differed, of the original's {fewest}"
             yield WorkDifference(
                 cause="items-repeat",
-                sentence=f"{shown} {least}: items are repeated.",
+                sentence=f"Of the first {2 ** (size + 1)} items {counts}: items are repeated.",
                 refused=True,
                 of_workers=moved_workers(before, after),
             )
@@ -117,7 +117,7 @@ def other_content(compared: Compared) -> Differences:
     size = min(shared_start(originals[0], run, "drawn") for run in runs)
     *old, new = (first_items(run, "came").first[:size] for run in runs)
     size = min(map(len, (*old, new)))
-    if any(each[:size] != old[0][:size] for each in old):
+    if any(start[:size] != old[0][:size] for start in old):
         return
     many = sum(a != b for a, b in zip(new, old[0], strict=False))
     if many:
@@ -172,13 +172,19 @@ def alike_items(compared: Compared) -> Differences:
     if not moved_batch(compared) or not before.trains or not samples or samples < 2:
         return
     place = int(math.log2(samples)) - 1
-    *known, new = (
+    *spreads, new = (
         first_items(run, "drawn").spread[place : place + 1]
         for run in (*compared.originals, after)
     )
-    if all(known) and new and new[0] < policy.NEARER * min(each[0] for each in known):
-        why = "Batches are of items that lie side by side, and an update has fewer of them"
-        yield suggested("update-samples", f"{why}: they may all be of one kind.")
+    if (
+        all(spreads)
+        and new
+        and new[0] < policy.NEARER * min(spread[0] for spread in spreads)
+    ):
+        sentence = (
+            "Batches are of items that lie side by side, and an update has fewer of them"
+        )
+        yield suggested("update-samples", f"{sentence}: they may all be of one kind.")
 
 
 def is_same_pass(before: Run, after: Run) -> bool:

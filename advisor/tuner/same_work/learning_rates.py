@@ -24,10 +24,10 @@ def other_rates(compared: Compared) -> Differences:
         moved = first_other(old, new) if old and new else None
         if moved is not None:
             at, old_rate, rate = moved
-            shown = " where it was ".join(texts_of(rate, old_rate))
+            change = " where it was ".join(texts_of(rate, old_rate))
             of = f" by {name}" if name else ""
             yield suggested(
-                "learning-rate", f"The learning rate of update {at}{of} is {shown}."
+                "learning-rate", f"The learning rate of update {at}{of} is {change}."
             )
             return
 
@@ -92,8 +92,8 @@ def other_settings(compared: Compared) -> Differences:
             not differ(old[name], updates_of(r).settings.get(name)) for r in originals
         )
         if steady and differ(old[name], new[name]):
-            shown = f"{new[name]:g} where it was {old[name]:g}"
-            yield suggested("optimizer-settings", f"The optimizer's {name} is {shown}.")
+            change = f"{new[name]:g} where it was {old[name]:g}"
+            yield suggested("optimizer-settings", f"The optimizer's {name} is {change}.")
             return
 
 

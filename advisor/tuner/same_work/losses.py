@@ -79,8 +79,8 @@ def begun_alike(compared: Compared) -> Compared:
     The first baseline has another seed than the runs after it. Where weights depend on the batch,
     as what was drawn before them does, losses are compared all the same.
     """
-    own = updates_of(compared.after).first_weights
-    alike = [run for run in compared.originals if updates_of(run).first_weights == own]
+    weights = updates_of(compared.after).first_weights
+    alike = [run for run in compared.originals if updates_of(run).first_weights == weights]
     return compared._replace(originals=alike or compared.originals)
 
 
@@ -184,8 +184,8 @@ def is_repeatable(
     by_index = padded and not any(map(draws_for_items, runs))
     came = {first_items(run, "drawn" if by_index else "came").first for run in runs}
     samples = [update_samples(run) or 0.0 for run in runs]
-    fewest, most = min(samples), max(samples)
-    as_many = fewest > 0 and most - fewest <= policy.SAMPLES_TIE * fewest
+    smallest, largest = min(samples), max(samples)
+    as_many = smallest > 0 and largest - smallest <= policy.SAMPLES_TIE * smallest
     if not losses or drawn or len(came) != 1 or came == {()} or not as_many:
         return False
     return all(distance(run, losses[0]) <= policy.EQUAL_RUNS_TIE for run in losses[1:])

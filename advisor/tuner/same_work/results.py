@@ -29,8 +29,8 @@ def other_files(compared: Compared) -> Differences:
     old, new = (files_of_a_batch(run) for run in ends(compared))
     alike = old and new and abs(new - old) <= policy.FILES_OF_BATCH_TIE * old
     if alike and (before.effects.batch or 0) > 1:
-        held = [run.effects.batch or 0 for run in ends(compared)]
-        sentence = f"A file holds {held[1]:g} items, where it held {held[0]:g}."
+        batches = [run.effects.batch or 0 for run in ends(compared)]
+        sentence = f"A file holds {batches[1]:g} items, where it held {batches[0]:g}."
         yield suggested("results", sentence)
 
 
@@ -61,7 +61,7 @@ def other_results(compared: Compared) -> Differences:
         return
     results = [run.effects.outputs[0] for run in runs if run.effects.outputs]
     alike = before.effects.input_shapes == after.effects.input_shapes
-    sizes = {len(each) for each in results}
+    sizes = {len(result) for result in results}
     if (
         len(results) < len(runs)
         or len(sizes) != 1
@@ -74,7 +74,8 @@ def other_results(compared: Compared) -> Differences:
         + policy.RESULT_LEAST
     )
     unlike = [
-        max(map(abs, map(float.__sub__, each, old[0])), default=0.0) for each in (*old, new)
+        max(map(abs, map(float.__sub__, result, old[0])), default=0.0)
+        for result in (*old, new)
     ]
     if max(unlike[:-1]) <= allowed < unlike[-1]:
         yield suggested("results", "The first item's result differs by more than rounding.")
@@ -97,7 +98,7 @@ def other_rows(compared: Compared) -> Differences:
     alike = max(shared_start(before, after, name) for name in KINDS)
     size = min(alike, *(len(run.effects.rows) for run in runs))
     *old, new = (run.effects.rows[:size] for run in runs)
-    if any(unlike_rows(old[0], each) for each in old[1:]):
+    if any(unlike_rows(old[0], rows) for rows in old[1:]):
         return
     places = unlike_rows(old[0], new)
     if places and unlike_rows(sorted(old[0]), sorted(new)):
@@ -118,8 +119,8 @@ def shorter_texts(compared: Compared) -> Differences:
     fewest = 1 - policy.FEWER_CALLS_TIE
     same_prompts = max(old[: int(larger)])
     if new[0] < fewest * same_prompts and fmean(new) < fewest * fmean(old):
-        shown = [numbers.measure(fmean(each), 2) for each in (new, old)]
-        sentence = f"A generation has {shown[0]} tokens, where it had {shown[1]}."
+        lengths = [numbers.measure(fmean(tokens), 2) for tokens in (new, old)]
+        sentence = f"A generation has {lengths[0]} tokens, where it had {lengths[1]}."
         yield suggested("results", sentence)
 
 
@@ -127,11 +128,11 @@ def unlike_rows(
     old: Sequence[Sequence[float]], new: Sequence[Sequence[float]]
 ) -> list[int]:
     """Places of rows as long as before whose numbers differ by more than rounding."""
-    found = []
+    places = []
     for at, (one, other) in enumerate(zip(old, new, strict=True)):
         largest = max(map(abs, one[1:]), default=0.0)
         allowed = policy.RESULT_TIE * largest + policy.RESULT_LEAST
         pairs = zip(one[1:], other[1:], strict=False)
         if one[0] == other[0] and any(abs(a - b) > allowed for a, b in pairs):
-            found.append(at)
-    return found
+            places.append(at)
+    return places

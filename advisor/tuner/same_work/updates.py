@@ -126,35 +126,37 @@ def other_distances(compared: Compared) -> Differences:
     """A running average of the weights that moves further in its updates, by another decay."""
     if not moved_batch(compared):
         return
-    *known, new = (
+    *of_originals, new = (
         updates_of(run).copies_moved for run in (*compared.originals, compared.after)
     )
     moves, then = (updates_of(run).copies for run in ends(compared))
-    for name in sorted(new.keys() & set.intersection(*(set(each) for each in known))):
+    for name in sorted(
+        new.keys() & set.intersection(*(set(distances) for distances in of_originals))
+    ):
         if moves.get(name) != then.get(name):
             continue  # told by their number
-        size = min(len(each[name]) for each in (*known, new))
-        *old, far = (sum(each[name][:size]) for each in (*known, new))
+        size = min(len(distances[name]) for distances in (*of_originals, new))
+        *old, far = (sum(distances[name][:size]) for distances in (*of_originals, new))
         if size < policy.FEWEST_DISTANCES or not min(old):
             continue
         apart = policy.DISTANCE_TIE * max(old) / min(old)
         if far > apart * max(old) or far < min(old) / apart:
             ratio = numbers.measure(far / fmean(old), 2)
-            why = f"The copy of the weights in `{name}` moves {ratio} times as far in an update"
-            yield suggested("running-average", f"{why}: its pace follows the batch.")
+            text = f"The copy of the weights in `{name}` moves {ratio} times as far in an update"
+            yield suggested("running-average", f"{text}: its pace follows the batch.")
             return
 
 
 def moves_of_averages(updates: UpdateWork) -> dict[str, float]:
     """Moves in an update by what moves: torch's own average, and those kept by hand."""
-    found = {
+    by_mover = {
         f"The copy of the weights in `{name}`": moves
         for name, moves in updates.copies.items()
     }
     of_torch = steps_of_an_update(updates.averages)
     if any(updates.averages) and of_torch is not None:
-        found["The running average of the weights"] = of_torch
-    return found
+        by_mover["The running average of the weights"] = of_torch
+    return by_mover
 
 
 def other_buffers(compared: Compared) -> Differences:
@@ -177,14 +179,14 @@ def other_edits(compared: Compared) -> Differences:
     """
     if not moved_batch(compared):
         return
-    known, new = (
+    of_originals, new = (
         [updates_of(run).edits for run in compared.originals],
         updates_of(compared.after),
     )
     for name in sorted(new.edits):
-        old = {edits.get(name) for edits in known}
+        old = {edits.get(name) for edits in of_originals}
         if len(old) == 1 and None not in old and new.edits[name] not in old:
-            before, after = known[0][name], new.edits[name]
+            before, after = of_originals[0][name], new.edits[name]
             edits = f"Edits of {name} outside of the optimizer: {after:g} an update"
             yield suggested("own-edits", f"{edits}, where there were {before:g}.")
 
@@ -205,10 +207,10 @@ def other_counts(compared: Compared) -> Differences:
     old, new = (updates_of(run).counts_at_updates for run in ends(compared))
     for name in sorted(old.keys() & new.keys()):
         if abs(new[name] - old[name]) > policy.SAMPLES_TIE * old[name]:
-            why = (
+            sentence = (
                 f"`{name}` grows by {new[name]:g} an update, where it grew by {old[name]:g}"
             )
-            yield suggested("counters", f"{why}, and the program goes by it.")
+            yield suggested("counters", f"{sentence}, and the program goes by it.")
             return
 
 
@@ -224,8 +226,8 @@ def other_lengths(compared: Compared) -> Differences:
         left = 0.0 if not before.trains else max(batches)  # a last batch may be smaller
         if items[1] < items[0] - left or items[1] > items[0] + max(batches):
             sentence = f"`{name}` ends a loop after {new[name]:,.0f} batches"
-            shown = f"{items[1]:,.0f} items, where there were {items[0]:,.0f}"
-            yield suggested("counters", f"{sentence}: {shown}.")
+            sizes = f"{items[1]:,.0f} items, where there were {items[0]:,.0f}"
+            yield suggested("counters", f"{sentence}: {sizes}.")
             return
 
 
